@@ -95,12 +95,15 @@ fn the_bound_on_clears_is_kept_and_the_rest_is_unknown_at_first() {
     let found = monitor(&hot, SECOND * 30, SurveySettings { target_share: 0.001, ..SurveySettings::default() });
     let clears: Vec<u64> = found.surveys.iter().map(|survey| survey.cost.clears).collect();
     assert!(clears[0] <= 25_000 && clears[0] > 20_000, "{clears:?}");
-    // So many pages are accessed again in a survey interval, unless most that were cleared before were not.
-    assert!(clears[1..].iter().all(|&clears| clears <= 2 * 2500), "{clears:?}");
-    assert!(clears.iter().sum::<u64>() <= 31 * 2500, "{clears:?}");
+    // Once the panel follows, so many pages are accessed again in a survey interval, unless most that were cleared
+    // before were not.
+    let late = found.surveys.iter().filter(|survey| survey.time >= SECOND * 3);
+    assert!(late.clone().all(|survey| survey.cost.clears <= 2 * 2500), "{clears:?}");
+    // What is not known is said not to be.
     let first = found.surveys[2].targets[0].total();
     assert!(first.unknown > 128 * MIB, "{first:?}");
     // The part that is cleared stands for the rest.
+    let first = found.surveys.iter().find(|survey| survey.time >= SECOND * 5).unwrap().targets[0].total();
     assert!(first.touched.abs_diff(256 * MIB) <= 13 * MIB, "{first:?}");
     let found = monitor(&hot, SECOND * 30, SurveySettings::default());
     let last = found.surveys.last().unwrap().targets[0].total();
