@@ -116,7 +116,7 @@ pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> 
         next = monitor.step(now)?;
     }
     let snapshots = std::mem::take(&mut monitor.sink_mut().snapshots);
-    Ok(Monitored { phases, snapshots })
+    Ok(Monitored { phases, snapshots, surveys: Vec::new() })
 }
 
 /// The update interval of runs with surveys.

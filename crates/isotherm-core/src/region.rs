@@ -136,9 +136,10 @@ impl Region {
         self
     }
 
-    /// Forgets the age: the region is accessed in another way than before.
+    /// Forgets the age: the region is accessed in another way than before. Its samples say nothing of that.
     pub(crate) const fn begin_age(&mut self) {
         self.age = Duration::ZERO;
+        self.past_samples = 0;
     }
 
     /// How many rounds there are from one sample of the region to the next, at least 1.
@@ -414,6 +415,16 @@ mod tests {
         assert_eq!(aggregate(&mut hot, 1, 2), (19, 31), "one miss is no change");
         assert_eq!(aggregate(&mut hot, 2, 2), (20, 32));
         assert_eq!(aggregate(&mut hot, 0, 2), (18, 0));
+    }
+
+    #[test]
+    fn samples_from_before_a_survey_found_another_use_do_not_count() {
+        let mut r = Region { past_samples: 19, ..region(0..1, 0, 5) };
+        r.begin_age();
+        r.reset();
+        r.count(Observation::Accessed, 1);
+        r.settle(&Attributes::default(), 20);
+        assert_eq!(r.accessed, 20);
     }
 
     #[test]

@@ -20,8 +20,8 @@ const MUCH: f64 = 0.05;
 /// not clear stays unknown for longer. The next surveys repay that.
 const LENT: Duration = Duration::from_secs(10);
 
-/// The part of what the targets may set again that surveys repay with, so that after twice [`LENT`] the targets have set
-/// no more accessed bits again than they may.
+/// The part of what the targets may set again that surveys repay with, so that after twice [`LENT`] the targets have
+/// set no more accessed bits again than they may.
 const REPAID: f64 = 0.5;
 
 /// Samples leave surveys at least this part of what the targets may set again.

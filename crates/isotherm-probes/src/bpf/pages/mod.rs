@@ -76,9 +76,9 @@ impl Pages {
     }
 
     /// Appends the blocks in a part of `target` that have present or swapped pages to `blocks`, in the order of
-    /// addresses. Forgets which pages of the part sampling has cleared. A target with shared pages is read as a whole if
-    /// it is not large, because they are cleared in all of it at once. Calls `seen` with each of the blocks, before it is known which of
-    /// its pages other processes map, and with its page frames.
+    /// addresses. Forgets which pages of the part sampling has cleared. A target with shared pages is read as a whole
+    /// if it is not large, because they are cleared in all of it at once. Calls `seen` with each of the blocks, before
+    /// it is known which of its pages other processes map, and with its page frames.
     pub(super) fn read(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
