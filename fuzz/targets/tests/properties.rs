@@ -233,6 +233,16 @@ fn pattern_toml() {
 }
 
 #[test]
+fn container_names() {
+    check("container_names");
+}
+
+#[test]
+fn perf_map() {
+    check("perf_map");
+}
+
+#[test]
 fn cargo_fuzz_has_the_same_targets() {
     let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz_targets")).unwrap();
     let names: BTreeSet<String> =

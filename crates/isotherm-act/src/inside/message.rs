@@ -49,6 +49,8 @@ pub(super) struct Reply {
     pub errno: u64,
     /// The number of calls that have been made.
     pub done: u64,
+    /// How many times the thread was stopped.
+    pub stops: u64,
     /// The time for which the thread was stopped, in nanoseconds.
     pub stopped: u64,
     /// 1 if the helper ends after this reply, so that the kernel detaches the thread; 0 otherwise.

@@ -24,8 +24,12 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Inside {
     helper: Option<Helper>,
     prepared: HashMap<u32, Prepared>,
+    stops: u64,
     stopped: Duration,
     longest_stop: Duration,
+    /// Takes the place of [`MAX_STOP`].
+    #[cfg(test)]
+    pub(super) max_stop: Option<Duration>,
     /// The step at which the helper is killed; 0 for never.
     #[cfg(test)]
     pub(super) die_at: u64,
@@ -90,6 +94,11 @@ impl Inside {
         Ok(())
     }
 
+    /// How many times targets were stopped. A stop that is not disturbed makes one call at least and 64 at most.
+    pub fn stops(&self) -> u64 {
+        self.stops
+    }
+
     /// The total time for which targets were stopped.
     pub fn stopped(&self) -> Duration {
         self.stopped
@@ -121,6 +130,10 @@ impl Inside {
         (request.stack_start, request.stack_end) = (prepared.stack.start(), prepared.stack.end());
         request.state_timeout = STATE_TIMEOUT.as_nanos() as u64;
         request.max_stop = MAX_STOP.as_nanos() as u64;
+        #[cfg(test)]
+        if let Some(max_stop) = self.max_stop {
+            request.max_stop = max_stop.as_nanos() as u64;
+        }
         let helper = match &mut self.helper {
             Some(helper) => helper,
             helper => helper.insert(Helper::start().map_err(|errno| InsideError::Helper(errno.into()))?),
@@ -130,6 +143,7 @@ impl Inside {
             self.helper = None;
         }
         let reply = reply.ok_or(InsideError::HelperGone(pid))?;
+        self.stops += reply.stops;
         let stopped = Duration::from_nanos(reply.stopped);
         self.stopped += stopped;
         self.longest_stop = self.longest_stop.max(stopped);

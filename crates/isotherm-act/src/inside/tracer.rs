@@ -329,7 +329,10 @@ impl Tracer<'_> {
             match self.tracee.wait() {
                 Waited::Gone => return Err(Detached(Refused::Gone, libc::ESRCH)),
                 Waited::Stopped(status) => {
-                    self.stopped_at.get_or_insert_with(Instant::now);
+                    if self.stopped_at.is_none() {
+                        self.stopped_at = Some(Instant::now());
+                        self.reply.stops += 1;
+                    }
                     return Ok(Some(why_stopped(status)));
                 }
                 Waited::Nothing if began.elapsed() >= timeout => return Ok(None),

@@ -23,6 +23,8 @@ mod error;
 #[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(target_arch = "x86_64")]
+mod perf_map;
+#[cfg(target_arch = "x86_64")]
 mod symbols;
 #[cfg(target_arch = "x86_64")]
 mod tracer;
@@ -35,6 +37,8 @@ mod unwind;
 #[cfg(target_arch = "x86_64")]
 pub use collector::StackCollector;
 pub use error::StacksError;
+#[cfg(target_arch = "x86_64")]
+pub use perf_map::PerfMap;
 #[cfg(not(target_arch = "x86_64"))]
 pub use tracer::StackCollector;
 pub use tracer::StackTracer;

@@ -1,41 +1,63 @@
 //! Names of functions.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use isotherm_core::{LONGEST_NAME, StackFrame, start_of};
-use isotherm_kernel::inner_pid;
 
+use super::perf_map::{PerfMap, PerfMapFile};
 use super::unwind::Code;
 
-/// A file of names that a just-in-time compiler has written is not read if it is longer, in bytes.
-const LONGEST_PERF_MAP: u64 = 64 << 20;
+/// The files of names of this many processes are kept: those that were needed last.
+const MOST_PERF_MAPS: usize = 4;
 
 /// Looks up names of functions in processes that live.
 pub(super) struct Symbols {
     symbolizer: Symbolizer,
+    /// The one that was needed last is the last.
+    perf_maps: Vec<PerfMapFile>,
 }
 
 impl Symbols {
     pub(super) fn new() -> Self {
         let symbolizer = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build();
-        Self { symbolizer }
+        Self { symbolizer, perf_maps: Vec::new() }
     }
 
     /// The functions at these addresses of process `pid`.
-    pub(super) fn frames(&self, pid: u32, code: &Code, addresses: &[u64]) -> Arc<[StackFrame]> {
+    pub(super) fn frames(&mut self, pid: u32, code: &Code, addresses: &[u64]) -> Arc<[StackFrame]> {
         let mut process = Process::new(Pid::from(pid));
-        process.debug_syms = false;
-        process.perf_map = has_perf_map(pid);
+        (process.debug_syms, process.perf_map) = (false, false);
         let found = self.symbolizer.symbolize(&Source::Process(process), Input::AbsAddr(addresses));
         let found = found.unwrap_or_default();
         let names = found.iter().map(Some).chain(std::iter::repeat(None));
-        addresses.iter().zip(names).map(|(&address, found)| frame(address, code, found)).collect()
+        let mut frames: Vec<_> =
+            addresses.iter().zip(names).map(|(&address, found)| frame(address, code, found)).collect();
+        let is_made = |address: u64| code.mapping_at(address).is_none_or(|mapping| mapping.file.is_none());
+        let nameless = |(frame, address): &(&StackFrame, &u64)| frame.function.is_none() && is_made(**address);
+        if frames.iter().zip(addresses).any(|of| nameless(&of)) {
+            let perf_map = perf_map_of(&mut self.perf_maps, pid);
+            for (frame, &address) in frames.iter_mut().zip(addresses).filter(|(frame, at)| nameless(&(frame, at))) {
+                if let Some((name, offset)) = perf_map.find(address) {
+                    (frame.function, frame.offset) = (Some(name.into()), offset);
+                }
+            }
+        }
+        frames.into()
     }
+}
+
+/// The functions that process `pid` has made itself.
+fn perf_map_of(kept: &mut Vec<PerfMapFile>, pid: u32) -> &PerfMap {
+    let known = kept.iter().position(|file| file.pid() == pid).map(|at| kept.remove(at));
+    if kept.len() >= MOST_PERF_MAPS {
+        kept.remove(0);
+    }
+    kept.push(known.unwrap_or_else(|| PerfMapFile::of(pid)));
+    let last = kept.len() - 1;
+    kept[last].read()
 }
 
 /// The function at an address where this symbol was found.
@@ -53,12 +75,4 @@ fn frame(address: u64, code: &Code, found: Option<&Symbolized<'_>>) -> StackFram
             StackFrame { function: None, module, offset }
         }
     }
-}
-
-/// Whether a process has a file of names of the code that it has made. Other kinds of files are passed over: the
-/// process chooses what is there, and opening a pipe would wait.
-fn has_perf_map(pid: u32) -> bool {
-    let id = inner_pid(Path::new("/"), pid).unwrap_or(pid);
-    let path = format!("/proc/{pid}/root/tmp/perf-{id}.map");
-    fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONGEST_PERF_MAP)
 }

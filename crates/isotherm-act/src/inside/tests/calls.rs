@@ -68,6 +68,36 @@ fn each_range_has_its_own_result() {
     assert_eq!(results, expected.collect::<Vec<_>>());
 }
 
+/// Makes `count` calls inside a target that sleeps. Returns how many times it was stopped for them.
+fn stops_of(count: usize, max_stop: Option<Duration>) -> u64 {
+    let mut target = Target::start("block read");
+    let mut inside = Inside::new();
+    inside.max_stop = max_stop;
+    let page = |nth: usize| {
+        let start = target.memory.start() + nth as u64 * 8192;
+        AddrRange::new(start, start + 4096).unwrap()
+    };
+    let ranges: Vec<AddrRange> = (0..count).map(page).collect();
+    let mut results = Vec::new();
+    inside.make(target.pid(), InsideCall::NoHugePage, &ranges, &mut results).unwrap();
+    assert_eq!(results, vec![Ok(()); count]);
+    target.send("x");
+    target.end();
+    inside.stops()
+}
+
+#[test]
+fn the_number_of_stops_has_a_bound() {
+    const CALLS: usize = 500;
+    // However long a call takes, each stop makes one: there are no more stops than calls.
+    assert_eq!(stops_of(CALLS, Some(Duration::ZERO)), CALLS as u64);
+    // However short a call is, a stop makes 64 of them at most.
+    assert_eq!(stops_of(CALLS, Some(Duration::from_secs(1000))), 8);
+    let stops = stops_of(CALLS, None);
+    assert!((8..=CALLS as u64).contains(&stops), "{stops}");
+    assert_eq!(stops_of(0, None), 0);
+}
+
 #[test]
 fn a_target_that_computes_and_makes_calls_notices_nothing() {
     let mut target = Target::start("compute");
