@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a character controls a terminal, is invisible, or changes the direction of text.
+/// Whether a character controls a terminal, is invisible, or changes the direction of text. Invisible are those with the
+/// Unicode property `Default_Ignorable_Code_Point`: terminals do not agree on how many columns they take.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(c, '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+        || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The text with unsafe characters written as escapes such as `\x1b`.

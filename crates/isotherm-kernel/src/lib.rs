@@ -29,6 +29,7 @@ mod housekeeping;
 mod listing;
 pub mod lru_gen;
 pub mod madvise;
+mod mapping_reader;
 mod maps;
 mod member;
 mod names;

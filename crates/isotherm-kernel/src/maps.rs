@@ -3,6 +3,7 @@
 //! A process chooses how many mappings it has, and what they are called. So what is kept of one process has a bound:
 //! equal names are one string, and long names are cut.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use isotherm_core::{AddrRange, LONGEST_NAME, Mapping, Permissions, end_of};
 
 /// The first address of the kernel's half of the address space on x86-64. `[vsyscall]` lies above it.
-const KERNEL_SPACE: u64 = 1 << 63;
+pub(crate) const KERNEL_SPACE: u64 = 1 << 63;
 
 /// The names of all mappings of a process have at most this many bytes together, each of [`SHORT_NAME`] bytes or less
 /// left aside. Further names are cut to that.
@@ -91,9 +92,9 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
 /// Where the content of a mapping comes from. All is 0 if it comes from no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The offset of the mapping in the file.
-    offset: u64,
-    file: FileId,
+    /// The offset of the mapping in the file, in bytes.
+    pub(crate) offset: u64,
+    pub(crate) file: FileId,
 }
 
 /// Identifies a file.
@@ -142,7 +143,7 @@ fn figure(line: &str) -> Option<Option<Line<'_>>> {
 pub struct MappingNames(HashSet<Arc<str>>);
 
 impl MappingNames {
-    fn share(&mut self, name: &str) -> Arc<str> {
+    pub(crate) fn share(&mut self, name: &str) -> Arc<str> {
         match self.0.get(name) {
             Some(known) => Arc::clone(known),
             None => {
@@ -159,6 +160,60 @@ impl MappingNames {
     }
 }
 
+/// A mapping, without its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vma {
+    pub(crate) range: AddrRange,
+    pub(crate) permissions: Permissions,
+    pub(crate) origin: Origin,
+}
+
+impl Vma {
+    /// The part of it from this address on. `None` if there is none.
+    pub(crate) fn rest_from(mut self, address: u64) -> Option<Self> {
+        let start = self.range.start().max(address);
+        self.origin.offset = self.origin.offset.saturating_add(start - self.range.start());
+        self.range = AddrRange::new(start, self.range.end())?;
+        Some(self)
+    }
+}
+
+/// A mapping and its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) vma: Vma,
+    pub(crate) name: Arc<str>,
+}
+
+/// How many bytes the names of a process may still have. Long names are cut when there is no room.
+#[derive(Debug)]
+pub(crate) struct NameRoom(usize);
+
+impl Default for NameRoom {
+    fn default() -> Self {
+        Self(MOST_NAMES)
+    }
+}
+
+impl NameRoom {
+    /// Takes the room of a name of this length, in bytes.
+    pub(crate) fn take(&mut self, length: usize) {
+        if length > SHORT_NAME + "…".len() {
+            self.0 = self.0.saturating_sub(length);
+        }
+    }
+
+    /// The text of a name, which is cut if there is no room for all of it.
+    pub(crate) fn cut<'a>(&mut self, name: &'a [u8]) -> Cow<'a, str> {
+        let length = name.len().min(LONGEST_NAME);
+        if length > self.0 {
+            return end_of(name, SHORT_NAME);
+        }
+        self.take(length);
+        end_of(name, LONGEST_NAME)
+    }
+}
+
 /// The mappings in `file`, which is as `/proc/PID/maps`. If they are those of `before`, it is that list. A name that is
 /// no UTF-8 is as [`text_of`](isotherm_core::text_of) has it. Of a name of more than 4,096 bytes, and of names that
 /// have more than 8 MiB together, `…` and the end is kept.
@@ -171,19 +226,38 @@ pub fn read_mappings(
     before: Option<&Arc<[Mapping]>>,
 ) -> io::Result<Arc<[Mapping]>> {
     let mut mappings = Vec::with_capacity(before.map_or(0, |before| before.len()));
-    let mut left = MOST_NAMES;
-    read_lines(file, |line| {
-        if let Line::Mapping(range, permissions, _, name) = line {
-            let length = name.len().min(LONGEST_NAME);
-            let most = if length <= SHORT_NAME || length <= left { LONGEST_NAME } else { SHORT_NAME };
-            left = left.saturating_sub(if most == LONGEST_NAME { length } else { 0 });
-            mappings.push(Mapping { range, permissions, name: names.share(&end_of(name, most)), node: None });
-        }
+    each_named(file, names, |range, permissions, _, name| {
+        mappings.push(Mapping { range, permissions, name, node: None });
     })?;
     match before {
         Some(before) if before[..] == mappings[..] => Ok(Arc::clone(before)),
         _ => Ok(mappings.into()),
     }
+}
+
+/// The same mappings with what tells whether one is another one than before.
+///
+/// # Errors
+/// As [`read_mappings`].
+pub(crate) fn read_entries(file: impl Read, names: &mut MappingNames) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    each_named(file, names, |range, permissions, origin, name| {
+        entries.push(Entry { vma: Vma { range, permissions, origin }, name });
+    })?;
+    Ok(entries)
+}
+
+fn each_named(
+    file: impl Read,
+    names: &mut MappingNames,
+    mut each: impl FnMut(AddrRange, Permissions, Origin, Arc<str>),
+) -> io::Result<()> {
+    let mut room = NameRoom::default();
+    read_lines(file, |line| {
+        if let Line::Mapping(range, permissions, origin, name) = line {
+            each(range, permissions, origin, names.share(&room.cut(name)));
+        }
+    })
 }
 
 /// A mapping whose content can be executed.

@@ -9,11 +9,11 @@ use isotherm_core::{Mapping, chain};
 use crate::cgroup::of_process;
 use crate::ends::{Ends, InEnds};
 use crate::listing::{ROOT, inner_pid};
-use crate::maps::MappingNames;
+use crate::mapping_reader::MappingReader;
 use crate::part::Part;
 use crate::process::not_opened;
 use crate::unreadable::Unreadable;
-use crate::{Process, TargetError};
+use crate::{Process, TargetError, monitor_cpu_time};
 
 /// A process of a run.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct Member {
     pub inner_pid: Option<u32>,
     /// The mappings when they were read last.
     pub(crate) mappings: Arc<[Mapping]>,
-    /// Their names.
-    names: MappingNames,
+    /// Reads them.
+    reader: MappingReader,
     /// What the process was like just before the mappings were read. `None` if they could not be read the last time.
     read: Option<LastRead>,
     /// The error number of the last attempt to read the mappings, if it failed; 0 for an error without one.
@@ -51,13 +51,21 @@ struct LastRead {
     pages_mapped: Option<u64>,
     /// How many times it was found to be at rest, and as large as before.
     rests: u32,
+    /// The CPU time of this thread when the reading began, then what the reading took of it.
+    took: Duration,
 }
 
 impl LastRead {
     /// What `process` is like now. `None` if it has ended.
     fn of(process: &Process) -> Option<Self> {
         let pages_mapped = process.pages_mapped();
-        process.cpu_time().map(|cpu| Self { at: Instant::now(), cpu, pages_mapped, rests: 0 })
+        let took = monitor_cpu_time();
+        process.cpu_time().map(|cpu| Self { at: Instant::now(), cpu, pages_mapped, rests: 0, took })
+    }
+
+    /// The mappings have been read.
+    fn took(self) -> Self {
+        Self { took: monitor_cpu_time().saturating_sub(self.took), ..self }
     }
 
     /// What `process` has done since then.
@@ -67,14 +75,15 @@ impl LastRead {
             return Activity::Rest;
         }
         let is_due = if ran { age >= READ_AFTER } else { self.rests >= MOST_RESTS };
-        if is_due || process.pages_mapped() != self.pages_mapped {
-            return Activity::Mapped;
+        let may_differ = is_due || process.pages_mapped() != self.pages_mapped;
+        if !may_differ && !ran {
+            (self.at, self.rests) = (Instant::now(), self.rests + 1);
         }
-        if ran {
-            return Activity::Ran;
+        match (may_differ && age >= self.took * DEAR, ran) {
+            (true, _) => Activity::Mapped,
+            (false, true) => Activity::Ran,
+            (false, false) => Activity::Rest,
         }
-        (self.at, self.rests) = (Instant::now(), self.rests + 1);
-        Activity::Rest
     }
 }
 
@@ -92,6 +101,10 @@ pub(crate) enum Activity {
 /// The mappings of a process that has run are read again after this time even if its address space is as large as
 /// before.
 const READ_AFTER: Duration = Duration::from_secs(1);
+
+/// A reading of the mappings comes this many times as long after the one before as that took. So it takes at most one
+/// part in this many of the time.
+const DEAR: u32 = 200;
 
 /// After this time, the size of the address space is looked at even if the process has not run: a process that shares
 /// its address space may have changed it.
@@ -115,19 +128,19 @@ impl Member {
     /// # Errors
     /// Fails if it cannot be watched.
     pub(crate) fn open(pid: u32, part: &Part, ends: &Arc<Ends>) -> Result<Self, TargetError> {
-        let mut names = MappingNames::default();
+        let mut reader = MappingReader::default();
         let process = Process::find(pid)?;
         let in_ends = InEnds::new(ends, pid, process.pidfd()).map_err(|errno| not_opened(pid, errno))?;
         let read = LastRead::of(&process);
-        let mappings = part.of(&process.first_mappings(&mut names)?);
+        let mappings = part.of(&process.first_mappings(&mut reader)?);
         Ok(Self {
             command: process.command(),
             cgroup: of_process(Path::new(ROOT), pid),
             inner_pid: inner_pid(Path::new(ROOT), pid),
             process,
             mappings,
-            names,
-            read,
+            reader,
+            read: read.map(LastRead::took),
             failed: None,
             is_new: true,
             is_selected: false,
@@ -149,15 +162,15 @@ impl Member {
     fn read(&mut self, part: &Part) -> Result<bool, Unreadable> {
         let read = LastRead::of(&self.process);
         self.read = None;
-        self.mappings = part.of(&self.process.read_mappings(&mut self.names)?);
-        self.names.tidy();
+        self.mappings = part.of(&self.process.read_mappings(&mut self.reader)?);
+        self.reader.tidy();
         let command = self.process.command();
         let is_other = !command.is_empty() && command != self.command;
         if is_other {
             self.cgroup = of_process(Path::new(ROOT), self.process.pid());
             self.command = command;
         }
-        self.read = read;
+        self.read = read.map(LastRead::took);
         Ok(is_other)
     }
 
@@ -183,5 +196,38 @@ impl Member {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use isotherm_testing::installed_or_skip;
+
+    use super::*;
+
+    #[test]
+    fn mappings_that_are_dear_to_read_are_not_read_again_soon() {
+        let script = "import mmap, sys\nkept = []\nfor line in sys.stdin: kept.append(mmap.mmap(-1, int(line)))";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).stdin(Stdio::piped());
+        let mut python = installed_or_skip!(python.spawn().map_err(|error| error.to_string()));
+        let mut member = Member::open(python.id(), &Part::default(), &Arc::default()).unwrap();
+        member.read.as_mut().unwrap().took = Duration::from_secs(3600);
+        let before = member.process.pages_mapped();
+        writeln!(python.stdin.as_mut().unwrap(), "{}", 64 << 20).unwrap();
+        let began = Instant::now();
+        while member.process.pages_mapped() == before || member.activity() == Activity::Rest {
+            assert!(began.elapsed() < Duration::from_secs(30), "it maps nothing");
+            std::thread::yield_now();
+        }
+        assert_eq!(member.activity(), Activity::Ran);
+        member.read.as_mut().unwrap().took = Duration::ZERO;
+        assert_eq!(member.activity(), Activity::Mapped);
+        python.kill().unwrap();
+        python.wait().unwrap();
     }
 }

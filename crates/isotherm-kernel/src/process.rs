@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::Pidfd;
 use crate::host::CpuClock;
 use crate::listing::ROOT;
+use crate::mapping_reader::MappingReader;
 use crate::maps::{Line, MappingNames, read_lines, read_mappings};
 use crate::names::{command_line, memory_id, process_name};
 use crate::procmap;
@@ -178,7 +179,7 @@ impl Process {
     /// Fails if there is no such process, if it is a kernel thread or a zombie, or if its mappings cannot be read.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
         let process = Self::find(pid)?;
-        process.first_mappings(&mut MappingNames::default())?;
+        process.first_mappings(&mut MappingReader::default())?;
         Ok(process)
     }
 
@@ -209,9 +210,9 @@ impl Process {
     ///
     /// # Errors
     /// Fails if the process is a zombie, or if its mappings cannot be read.
-    pub(crate) fn first_mappings(&self, names: &mut MappingNames) -> Result<Arc<[Mapping]>, TargetError> {
+    pub(crate) fn first_mappings(&self, reader: &mut MappingReader) -> Result<Arc<[Mapping]>, TargetError> {
         let pid = self.id.pid;
-        self.read_mappings(names).map_err(|error| match error {
+        self.read_mappings(reader).map_err(|error| match error {
             Unreadable::Ended => TargetError::Ended { pid, name: self.name() },
             Unreadable::ForGood(source) if source.kind() == io::ErrorKind::PermissionDenied => {
                 TargetError::NotPermitted { pid, name: self.name(), owner: self.proc.uid().ok(), source }
@@ -276,13 +277,16 @@ impl Process {
     /// # Errors
     /// Says whether the process has ended, or why its mappings cannot be read.
     pub fn mappings(&self) -> Result<Arc<[Mapping]>, Unreadable> {
-        self.read_mappings(&mut MappingNames::default())
+        self.read_mappings(&mut MappingReader::default())
     }
 
-    /// Reads the mappings, with names that are shared with the earlier ones of `names`. The list is a new one even if
-    /// nothing has changed: probes see from that that it was read.
-    pub(crate) fn read_mappings(&self, names: &mut MappingNames) -> Result<Arc<[Mapping]>, Unreadable> {
-        named_mappings(self.id.pid, &self.pidfd, names)
+    /// Reads the mappings with a reader that may have read them before. The list is a new one even if nothing has
+    /// changed: probes see from that that it was read.
+    pub(crate) fn read_mappings(&self, reader: &mut MappingReader) -> Result<Arc<[Mapping]>, Unreadable> {
+        read_maps(self.id.pid, &self.pidfd, |maps| {
+            let mappings = reader.read(&maps)?;
+            Ok((!mappings.is_empty()).then_some(mappings))
+        })
     }
 
     /// The process IDs of the children of all threads of the process.
@@ -318,12 +322,8 @@ impl Process {
 /// # Errors
 /// As [`Process::mappings`].
 pub fn mappings_of(pid: u32, process: &Pidfd) -> Result<Arc<[Mapping]>, Unreadable> {
-    named_mappings(pid, process, &mut MappingNames::default())
-}
-
-fn named_mappings(pid: u32, process: &Pidfd, names: &mut MappingNames) -> Result<Arc<[Mapping]>, Unreadable> {
     read_maps(pid, process, |maps| {
-        let mappings = read_mappings(maps, names, None)?;
+        let mappings = read_mappings(maps, &mut MappingNames::default(), None)?;
         Ok((!mappings.is_empty()).then_some(mappings))
     })
 }

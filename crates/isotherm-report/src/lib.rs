@@ -99,7 +99,7 @@ pub use source::{
     pieces, walk,
 };
 pub use summary::SummarySort;
-pub use text::{Colour, Terminal};
+pub use text::{Colour, Terminal, part_in, width, wrap};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -4,38 +4,16 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{Kept, Place, bpf_works, eventually, is_root, signal};
+use common::{Kept, LEADERLESS, ODD_NAMES, Place, bpf_works, eventually, is_root, python, signal};
 use isotherm_core::bytes_of;
 use isotherm_record::Recording;
 use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
-
-/// What a Python program does for ever: it touches `memory`.
-const TOUCH: &str = "
-def touch():
-    while True:
-        for at in range(0, len(memory), 4096): memory[at] = 1
-        time.sleep(0.005)
-";
-
-/// A Python program as a target. It has printed a line: it is ready.
-fn python(script: &str, change: impl FnOnce(&mut Command)) -> Result<Kept, String> {
-    let mut command = Command::new("python3");
-    command.args(["-c", &format!("import ctypes, mmap, os, sys, threading, time\n{TOUCH}\n{script}")]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    change(&mut command);
-    let mut child = command.spawn().map(Kept).map_err(|error| format!("python3 cannot be run: {error}"))?;
-    let mut line = String::new();
-    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    Ok(child)
-}
 
 /// Starts isotherm with its messages in the file `err`.
 fn start(place: &Place, arguments: &[&str]) -> Kept {
@@ -58,15 +36,9 @@ fn probes() -> Vec<&'static str> {
 #[test]
 fn names_that_are_no_text_are_kept_without_loss_and_escaped_in_output() {
     let place = Place::new();
-    let script = "
-ctypes.CDLL(None).prctl(15, b'c\\xff\\xfe\\x1b[31m', 0, 0, 0)
-file = os.open(b'map\\xff\\xfe\\x1b[31m\\nx \\\\x41 ', os.O_RDWR | os.O_CREAT)
-os.ftruncate(file, 1 << 20)
-memory = mmap.mmap(file, 1 << 20)
-print('ready', flush=True)
-touch()";
     let argument = std::ffi::OsStr::from_bytes(b"a\xff\x1b]0;x\x07");
-    let target = installed_or_skip!(python(script, |command| _ = command.current_dir(place.dir.path()).arg(argument)));
+    let in_place = |command: &mut Command| _ = command.current_dir(place.dir.path()).arg(argument);
+    let target = installed_or_skip!(python(ODD_NAMES, in_place));
     let pid = target.0.id().to_string();
     // The kernel writes a line feed as an octal number.
     let expected = [place.dir.path().as_os_str().as_encoded_bytes(), b"/map\xff\xfe\x1b[31m\\012x \\x41 "].concat();
@@ -100,11 +72,13 @@ touch()";
     watch_otherwise(&place, &pid);
 }
 
-/// The other commands that watch a process: each succeeds, and prints no control characters.
-#[track_caller]
-fn watch_otherwise(place: &Place, pid: &str) {
+/// The calls of other commands that watch the process `PID` for a while.
+fn other_calls(place: &Place) -> Vec<&'static str> {
     std::fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
-    let mut calls = vec!["tune -q --probe refs --sample 20ms --aggr 100ms -d 1s -f text -p PID"];
+    let mut calls = vec![
+        "tune -q --probe refs --sample 20ms --aggr 100ms -d 1s -f text -p PID",
+        "run -s all.yaml --probe refs -d 1s -p PID",
+    ];
     if bpf_works().is_ok() {
         calls.extend([
             "tune -q --probe bpf -d 1s -f text -p PID",
@@ -112,7 +86,13 @@ fn watch_otherwise(place: &Place, pid: &str) {
             "idle --probe bpf -i 200ms -n 1 -p PID",
         ]);
     }
-    for call in calls {
+    calls
+}
+
+/// The other commands that watch a process: each succeeds, and prints no control characters.
+#[track_caller]
+fn watch_otherwise(place: &Place, pid: &str) {
+    for call in other_calls(place) {
         let ran = place.run(&call.replace("PID", pid).split(' ').collect::<Vec<_>>());
         let said = ran.out + &ran.err;
         assert!(ran.status == 0 && !said.contains(['\x1b', '\x07']), "{call}: {} {said}", ran.status);
@@ -121,19 +101,9 @@ fn watch_otherwise(place: &Place, pid: &str) {
 
 #[test]
 fn a_process_whose_main_thread_has_ended_is_watched_until_it_ends() {
-    let script = "
-memory = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-main = threading.get_native_id()
-def work():
-    while open(f'/proc/{os.getpid()}/stat').read().split(') ')[1][0] != 'Z': time.sleep(0.005)
-    print('ready', flush=True)
-    touch()
-threading.Thread(target=work).start()
-# The system call exit ends this thread only, as pthread_exit does.
-ctypes.CDLL(None).syscall(60, 0)";
     for probe in probes() {
         let place = Place::new();
-        let target = installed_or_skip!(python(script, |_| {}));
+        let target = installed_or_skip!(python(LEADERLESS, |_| {}));
         let pid = target.0.id().to_string();
         let mut recorder = start(&place, &["record", "--probe", probe, "-p", &pid, "-o", "a.rec"]);
         eventually("there are snapshots", || {
@@ -145,6 +115,70 @@ ctypes.CDLL(None).syscall(60, 0)";
         let recording = Recording::open(&place.path("a.rec")).unwrap();
         let record = recording.snapshots().unwrap().next().unwrap().unwrap();
         assert!(record.infos[0].1.command.contains("python3 -c import"), "{:?}", record.infos);
+    }
+}
+
+#[test]
+fn each_command_watches_a_process_whose_main_thread_has_ended() {
+    let place = Place::new();
+    let target = installed_or_skip!(python(LEADERLESS, |_| {}));
+    let pid = target.0.id().to_string();
+    for call in other_calls(&place) {
+        let said = ends(&place, &call.replace("PID", &pid));
+        // The process has at least as much memory, and each of them tells it.
+        assert!(sizes(&said).any(|mib| mib >= 32.0), "{call}: {said}");
+        let widest = said.lines().map(|line| line.chars().count()).max();
+        assert!(widest.is_some_and(|widest| widest <= 110), "{call}: {said}");
+    }
+}
+
+/// The sizes in MiB in a text.
+fn sizes(text: &str) -> impl Iterator<Item = f64> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let is_unit = |unit: &str| unit.trim_end_matches([';', ',']) == "MiB";
+    let size = move |[number, unit]: [&str; 2]| is_unit(unit).then(|| number.parse().ok()).flatten();
+    words.array_windows().copied().filter_map(size).collect::<Vec<f64>>().into_iter()
+}
+
+/// What a call prints that succeeds within 30 s.
+#[track_caller]
+fn ends(place: &Place, call: &str) -> String {
+    let output = || std::fs::File::create(place.path("out")).unwrap();
+    let out = output();
+    let err = out.try_clone().unwrap();
+    let mut command = place.isotherm(&call.split(' ').collect::<Vec<_>>());
+    let mut child = Kept(command.stdout(out).stderr(err).spawn().unwrap());
+    let mut status = None;
+    eventually(&format!("{call} ends"), || {
+        status = child.0.try_wait().unwrap();
+        status.is_some()
+    });
+    let said = std::fs::read_to_string(place.path("out")).unwrap();
+    assert!(status.unwrap().success(), "{call}: {said}");
+    said
+}
+
+#[test]
+fn the_end_of_a_process_whose_main_thread_ended_before_ends_each_command() {
+    let place = Place::new();
+    for call in other_calls(&place) {
+        // Without an end of its own.
+        let call = call.replace(" -d 1s", "").replace(" -n 1", "");
+        let mut target = installed_or_skip!(python(LEADERLESS, |_| {}));
+        let call = call.replace("PID", &target.0.id().to_string());
+        let mut child = start(&place, &call.split(' ').collect::<Vec<_>>());
+        eventually("it watches", || {
+            assert!(child.0.try_wait().unwrap().is_none(), "{call}: {}", messages(&place));
+            // Each command watches the end of its targets by a pidfd.
+            let files = std::fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
+            files
+                .flatten()
+                .any(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().contains("pidfd")))
+        });
+        target.0.kill().unwrap();
+        target.0.wait().unwrap();
+        eventually(&format!("{call} ends"), || child.0.try_wait().unwrap().is_some());
+        assert!(child.0.wait().unwrap().success(), "{call}: {}", messages(&place));
     }
 }
 

@@ -100,51 +100,49 @@ impl Terminal {
 }
 
 /// The number of columns of a text.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
 /// The text, cut on the right if it is wider than `columns`.
 pub(crate) fn cut(text: &str, columns: usize, terminal: &Terminal) -> String {
-    if width(text) <= columns {
-        return text.into();
-    }
-    let mark = terminal.pick("…", "~");
-    let mut out = String::new();
-    let mut used = 1;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > columns {
-            break;
-        }
-        out.push(c);
-    }
-    if columns > 0 {
-        out.push_str(mark);
-    }
-    out
+    start_in(text, columns, terminal.pick("…", "~"))
 }
 
 /// The name of a mapping in at most `columns`: the end of a path, the start of other names.
 pub(crate) fn name_in(name: &str, columns: usize, terminal: &Terminal) -> String {
-    let name = sanitise(name);
-    if width(&name) <= columns {
-        return name.into_owned();
+    part_in(&sanitise(name), columns, terminal.pick("…", "~"))
+}
+
+/// The text in at most `columns` columns, with a mark of one column where it is cut. Of a path the end is kept, of
+/// other texts the start.
+pub fn part_in(text: &str, columns: usize, mark: &str) -> String {
+    if !text.starts_with('/') || columns == 0 || width(text) <= columns {
+        return start_in(text, columns, mark);
     }
-    if name.starts_with('/') {
-        let mut tail: Vec<char> = vec![];
-        let mut used = 1;
-        for c in name.chars().rev() {
-            used += c.width().unwrap_or(0);
-            if used > columns {
-                break;
-            }
-            tail.push(c);
-        }
-        let mark = terminal.pick("…", "~");
-        return mark.chars().chain(tail.into_iter().rev()).collect();
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    };
+    let tail: Vec<char> = text.chars().rev().take_while(fits).collect();
+    mark.chars().chain(tail.into_iter().rev()).collect()
+}
+
+/// The text, cut on the right if it is wider than `columns`.
+fn start_in(text: &str, columns: usize, mark: &str) -> String {
+    if width(text) <= columns {
+        return text.into();
     }
-    cut(&name, columns, terminal)
+    if columns == 0 {
+        return String::new();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    };
+    text.chars().take_while(fits).chain(mark.chars()).collect()
 }
 
 /// The text, padded on the left to `columns`.
@@ -189,7 +187,7 @@ pub(crate) fn fact(out: &mut dyn Write, terminal: &Terminal, name: &str, fact: &
 }
 
 /// The text in lines of at most `columns`. All but the first are indented.
-pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
+pub fn wrap(text: &str, columns: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
     let longest = columns.saturating_sub(indent).max(1);

@@ -103,6 +103,8 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
     };
     found.covered_ns = Some(last.covered.as_nanos() as u64);
     found.resident_bytes = Some(last.sums.present);
+    // The last survey may be in no settled time.
+    found.resident_max_bytes = found.resident_max_bytes.max(found.resident_bytes);
     found.unobservable_bytes = Some(last.sums.unobservable);
     found.unknown_bytes = Some(last.sums.unknown);
     if let Some([anonymous, file]) = last.split(|sums| sums.present, last.sums.present) {

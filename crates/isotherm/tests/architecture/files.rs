@@ -5,21 +5,42 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What creates, changes, moves or removes a file.
-const WRITES: [&str; 9] = [
+use crate::paths::paths;
+
+/// The ends of paths of what creates, changes, moves or removes a file. `*` hides which of them a file uses.
+pub const WRITES: [&str; 28] = [
     "File::create",
+    "File::create_new",
     "File::options",
     "OpenOptions::new",
-    "fs::write(",
-    "fs::copy(",
-    "fs::rename(",
-    "fs::remove_file(",
-    "fs::hard_link(",
-    "openat(",
+    "std::fs::*",
+    "fs::write",
+    "fs::copy",
+    "fs::rename",
+    "fs::remove_file",
+    "fs::remove_dir",
+    "fs::remove_dir_all",
+    "fs::hard_link",
+    "fs::set_permissions",
+    "fs::soft_link",
+    "unix::fs::symlink",
+    "unix::fs::chown",
+    "unix::fs::lchown",
+    "rustix::fs::*",
+    "rustix::fs::open",
+    "openat",
+    "openat2",
+    "renameat",
+    "renameat_with",
+    "unlinkat",
+    "linkat",
+    "symlinkat",
+    "mknodat",
+    "ftruncate",
 ];
 
 /// What opens a file to read it.
-const READS: [&str; 3] = ["File::open", "fs::read(", "fs::read_to_string("];
+pub const READS: [&str; 3] = ["File::open", "fs::read", "fs::read_to_string"];
 
 /// The crates that read files of the kernel, which are no files of the user.
 const READERS: [&str; 3] = ["isotherm-kernel", "isotherm-probes", "isotherm-act"];
@@ -53,12 +74,10 @@ pub fn violations(crates: &Path) -> Vec<String> {
         for file in sources(&crates.join(&package).join("src")) {
             let name = file.strip_prefix(crates).unwrap().to_str().unwrap().to_owned();
             let text = fs::read_to_string(&file).unwrap();
-            for (nth, line) in without_tests(&text).lines().enumerate() {
-                let code = line.split("//").next().unwrap_or_default();
-                let Some(pattern) = patterns.iter().find(|pattern| calls(code, pattern)) else { continue };
+            for (line, used) in uses(&text, patterns) {
                 match ALLOWED.iter().find(|(place, _)| name == *place) {
                     Some((place, _)) => _ = needed.insert(*place),
-                    None => found.push(format!("{name}:{}: {pattern}", nth + 1)),
+                    None => found.push(format!("{name}:{line}: {used}")),
                 }
             }
         }
@@ -68,10 +87,12 @@ pub fn violations(crates: &Path) -> Vec<String> {
     found
 }
 
-/// Whether a line has this call, and not that of a longer name, such as `SchemeFile::open`.
-fn calls(code: &str, call: &str) -> bool {
-    code.match_indices(call)
-        .any(|(at, _)| !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+/// The lines where the text of a file uses one of these ends of paths, however it imports them, and what it uses.
+pub fn uses<'a>(text: &str, ends: &[&'a str]) -> Vec<(usize, &'a str)> {
+    let end_of = |path: &[String]| {
+        ends.iter().copied().find(|end| path.ends_with(&end.split("::").map(String::from).collect::<Vec<_>>()))
+    };
+    paths(text).into_iter().filter_map(|(path, line)| Some((line, end_of(&path)?))).collect()
 }
 
 /// The source files of a directory. Those of modules that only tests have are left out.
@@ -110,14 +131,4 @@ fn modules_of_tests(file: &Path) -> Vec<PathBuf> {
         Some(path.map_or_else(|| below.join(format!("{name}.rs")), |path| file.with_file_name(path)))
     });
     declared.collect()
-}
-
-/// The text of a file up to its tests, which are at its end.
-fn without_tests(text: &str) -> &str {
-    let mut starts = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at);
-    let is_last = |at: &usize| {
-        let item = text[*at..].lines().find(|line| !line.starts_with("#["));
-        item.is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
-    };
-    starts.find(is_last).map_or(text, |at| &text[..at])
 }

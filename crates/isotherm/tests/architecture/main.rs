@@ -8,6 +8,7 @@
 mod crates;
 mod cycles;
 mod files;
+mod paths;
 mod source;
 
 use std::fs;
@@ -68,6 +69,7 @@ fn files_of_the_user_are_opened_by_the_crates_for_inputs_and_outputs_alone() {
 
 mod self_tests {
     use crate::cycles::cycles;
+    use crate::files::{READS, WRITES, uses};
     use crate::source::Crate;
 
     fn found(source: &str) -> Vec<String> {
@@ -146,5 +148,57 @@ mod self_tests {
             found(source),
             ["  a::b uses a::c: crate::a::c::C at lib.rs:1\n  a::c uses a::b: crate::a::b at lib.rs:1\n"]
         );
+    }
+
+    #[test]
+    fn every_way_to_open_a_file_is_found() {
+        let ways = [
+            "fn f() { std::fs::write(a, b) }",
+            "use std::fs; fn f() { fs::write(a, b) }",
+            "use std::fs::write;",
+            "use std::fs::write as save; fn f() { save(a, b) }",
+            "use std::fs as files; fn f() { files::write(a, b) }",
+            "use std::fs::{self as files, Metadata}; fn f() { files::write(a, b) }",
+            "use std::{io, fs::{self, write}};",
+            "pub use std::fs::rename;",
+            "use std::fs::*;",
+            "use std::{fs::*, io};",
+            "fn f() { use std::fs::File as F; F::create(a) }",
+            "use std::fs::File; fn f() { File::create_new(a) }",
+            "use std::fs::{File, OpenOptions}; fn f() { OpenOptions::new().write(true) }",
+            "mod below { use std::fs::OpenOptions as O; fn f() { O::new() } }",
+            "fn f() { list.map(std::fs::read_to_string) }",
+            "fn f() { println!(\"{}\", std::fs::read(a)) }",
+            "fn f() { ::std::fs::remove_file(a) }",
+            "use rustix::fs::openat;",
+            "use rustix::fs; fn f() { fs::openat2(a) }",
+            "use rustix::fs::{Mode, open as o}; fn f() { o(a, b, c) }",
+            "impl A { fn f() { std::os::unix::fs::symlink(a, b) } }",
+            "macro_rules! m { () => { std::fs::File::open(a) } }",
+        ];
+        let ends = [&WRITES[..], &READS].concat();
+        for way in ways {
+            assert!(!uses(way, &ends).is_empty(), "{way}");
+        }
+    }
+
+    #[test]
+    fn other_code_opens_no_file() {
+        let others = [
+            "// std::fs::write(a, b)",
+            "/// See [`std::fs::write`].\nfn f() {}",
+            "const TEXT: &str = \"std::fs::write(a)\";",
+            "fn f() { SchemeFile::open(a); Input::create(a); file.write(b); write(b); open(a) }",
+            "use std::fs::{File, Metadata, OpenOptions, read_dir, read_link}; fn f(file: &File) { fs::metadata(a) }",
+            "use crate::output::write; fn f() { write(a) }",
+            "use isotherm_output::File as Output; fn f() { Output::of(a) }",
+            "#[cfg(test)] mod tests { use std::fs::write; }",
+            "#[cfg(test)] use std::fs::write;",
+            "fn f<'a>(x: &'a u8) -> impl Iterator + use<'a> { x }",
+        ];
+        let ends = [&WRITES[..], &READS].concat();
+        for other in others {
+            assert_eq!(uses(other, &ends), [], "{other}");
+        }
     }
 }

@@ -213,7 +213,7 @@ fn each_path(tokens: TokenStream, module: &[String], tell: &mut dyn FnMut(ItemPa
 
 /// Calls `tell` with the path whose next name is at `at`, or with each path of a group at `at`. Returns the index after
 /// the path.
-fn finish_path(tokens: &[TokenTree], mut at: usize, mut path: ItemPath, tell: &mut dyn FnMut(ItemPath)) -> usize {
+pub fn finish_path(tokens: &[TokenTree], mut at: usize, mut path: ItemPath, tell: &mut dyn FnMut(ItemPath)) -> usize {
     loop {
         match tokens.get(at) {
             Some(TokenTree::Ident(name)) => path.push(name.to_string()),
@@ -259,7 +259,7 @@ fn file_attribute(attributes: &[Attribute]) -> Option<String> {
 }
 
 /// Whether this is `#[cfg(test)]`, or a condition that only tests fulfil.
-fn is_for_tests(attribute: &Attribute) -> bool {
+pub fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<Meta>().is_ok_and(|condition| needs_test(&condition))
 }
 
@@ -276,7 +276,7 @@ fn needs_test(condition: &Meta) -> bool {
     }
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+pub fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,

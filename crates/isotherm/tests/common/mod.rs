@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -199,3 +200,45 @@ pub fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, signal).unwrap();
 }
+
+/// What a Python program does for ever: it touches `memory`.
+const TOUCH: &str = "
+def touch():
+    while True:
+        for at in range(0, len(memory), 4096): memory[at] = 1
+        time.sleep(0.005)
+";
+
+/// A Python program as a target. It has printed a line: it is ready. An error is the reason to skip the test.
+pub fn python(script: &str, change: impl FnOnce(&mut Command)) -> Result<Kept, String> {
+    let mut command = Command::new("python3");
+    command.args(["-c", &format!("import ctypes, mmap, os, sys, threading, time\n{TOUCH}\n{script}")]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    change(&mut command);
+    let mut child = command.spawn().map(Kept).map_err(|error| format!("python3 cannot be run: {error}"))?;
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Ok(child)
+}
+
+/// A [`python`] program whose main thread has ended. Another one goes on.
+pub const LEADERLESS: &str = "
+memory = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def work():
+    while open(f'/proc/{os.getpid()}/stat').read().split(') ')[1][0] != 'Z': time.sleep(0.005)
+    print('ready', flush=True)
+    touch()
+threading.Thread(target=work).start()
+# The system call exit ends this thread only, as pthread_exit does.
+ctypes.CDLL(None).syscall(60, 0)";
+
+/// A [`python`] program with names that are no text: that of the process, and that of a file that it maps and makes in
+/// its working directory.
+pub const ODD_NAMES: &str = "
+ctypes.CDLL(None).prctl(15, b'c\\xff\\xfe\\x1b[31m', 0, 0, 0)
+file = os.open(b'map\\xff\\xfe\\x1b[31m\\nx \\\\x41 ', os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 1 << 20)
+memory = mmap.mmap(file, 1 << 20)
+print('ready', flush=True)
+touch()";

@@ -70,3 +70,7 @@ fn too_small(painter: &Painter, buffer: &mut Buffer) {
 #[cfg(test)]
 #[path = "../draw_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "../names_tests.rs"]
+mod names_tests;

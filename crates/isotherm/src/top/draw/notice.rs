@@ -1,6 +1,5 @@
 //! Messages over the lowest lines of the screen.
 
-use isotherm_report::sanitise;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -14,7 +13,7 @@ pub fn overlay(notice: &Notice, painter: &Painter, buffer: &mut Buffer) {
     let area = buffer.area;
     let most = usize::from(area.height / 3).max(1);
     let width = area.width.saturating_sub(2);
-    let mut lines: Vec<String> = notice.text.lines().flat_map(|line| Painter::lines(&sanitise(line), width)).collect();
+    let mut lines: Vec<String> = notice.text.lines().flat_map(|line| painter.lines(line, width)).collect();
     if lines.len() > most {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {

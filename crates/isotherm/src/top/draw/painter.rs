@@ -1,11 +1,12 @@
 //! Drawing primitives for this terminal: colours, characters, and text that is clipped to its area.
 
+use std::borrow::Cow;
+
 use isotherm_report::heatmap::Cell;
-use isotherm_report::{Colour, colour, sanitise};
+use isotherm_report::{Colour, colour, part_in, sanitise, wrap};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Span;
 
 use super::super::app::Look;
 use super::super::figures::Temperature;
@@ -101,7 +102,7 @@ impl Painter {
         if place.is_empty() || x >= place.right() {
             return x.saturating_sub(place.x);
         }
-        let text = self.plain(text);
+        let text = self.shown(text);
         let (end, _) = buffer.set_stringn(x, place.y, &text, usize::from(place.right() - x), style);
         end - place.x
     }
@@ -116,55 +117,32 @@ impl Painter {
 
     /// Writes a text over several lines.
     pub fn wrapped(&self, buffer: &mut Buffer, place: Rect, text: &str) {
-        for (line, row) in Self::lines(text, place.width).iter().zip(place.rows()) {
+        for (line, row) in self.lines(text, place.width).iter().zip(place.rows()) {
             self.text(buffer, row, 0, line, Style::new());
         }
     }
 
     /// Breaks a text into lines of at most `width` columns, at spaces. Wider words are broken too.
-    pub fn lines(text: &str, width: u16) -> Vec<String> {
-        let width = usize::from(width.max(1));
-        let mut lines = vec![String::new()];
-        let words = text.split(' ').map(|word| word.chars().collect::<Vec<char>>());
-        let parts = words.flat_map(|word| word.chunks(width).map(String::from_iter).collect::<Vec<String>>());
-        for word in parts {
-            match lines.last_mut() {
-                Some(line) if line.is_empty() => *line = word,
-                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => *line += &format!(" {word}"),
-                _ => lines.push(word),
-            }
-        }
-        lines
+    pub fn lines(&self, text: &str, width: u16) -> Vec<String> {
+        wrap(&self.shown(text), usize::from(width), 0).split('\n').map(String::from).collect()
     }
 
     /// The width of a text in columns.
     pub fn width(&self, text: &str) -> usize {
-        Span::raw(text).width()
+        isotherm_report::width(&self.shown(text))
     }
 
     /// The text in at most `columns` columns, with a mark where it is cut. Of a path the end is kept, of
-    /// other texts the beginning.
+    /// other texts the start.
     pub fn cut(&self, text: &str, columns: usize) -> String {
-        let text = sanitise(text);
-        if self.width(&text) <= columns {
-            return text.into_owned();
-        }
-        let available = columns.saturating_sub(1);
-        let mark = if columns > 0 { self.pick("…", "~") } else { "" };
-        let fits = |part: &&str| self.width(part) <= available;
-        let mut borders = text.char_indices().map(|(at, _)| at);
-        if text.starts_with('/') {
-            let tail = borders.map(|at| &text[at..]).find(fits).unwrap_or("");
-            return format!("{mark}{tail}");
-        }
-        let head = borders.by_ref().map(|at| &text[..at]).take_while(fits).last().unwrap_or("");
-        format!("{head}{mark}")
+        part_in(&self.shown(text), columns, self.pick("…", "~"))
     }
 
-    /// The text in ASCII if the terminal shows ASCII only.
-    fn plain(&self, text: &str) -> String {
+    /// The text as it is written: harmless to the terminal, and in ASCII if that shows ASCII only.
+    fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let text = sanitise(text);
         if self.look.unicode || text.is_ascii() {
-            return text.into();
+            return text;
         }
         let plain = |c| match c {
             '─' => '-',
@@ -180,6 +158,6 @@ impl Painter {
             c if c.is_ascii() => c,
             _ => '?',
         };
-        text.chars().map(plain).collect()
+        text.chars().map(plain).collect::<String>().into()
     }
 }

@@ -150,7 +150,7 @@ fn cell(column: Column, status: &SchemeStatus<'_>, painter: &Painter) -> (String
     let plain = |text: String| (text, Style::new());
     let none = || (painter.pick("–", "-").to_owned(), DIM);
     match column {
-        Column::Action => plain(isotherm_report::sanitise(&report.action.name).into_owned()),
+        Column::Action => plain(report.action.name.to_string()),
         Column::State if report.awake => plain("awake".into()),
         Column::State => ("asleep".into(), BOLD),
         Column::Tried => bytes(total.tried_bytes),
