@@ -37,6 +37,8 @@ pub struct BpfProbe {
     pub(super) targets: Vec<Target>,
     pub(super) clears: u64,
     /// What surveys of all pages keep; `None` until the first survey begins.
+    /// When the end of the machine's memory was read last.
+    pub(super) memory_read: Instant,
     pub(super) pages: Option<Pages>,
     /// The memory nodes of the pages that a survey reads.
     pub(super) nodes: PageNodes,
@@ -70,6 +72,7 @@ impl BpfProbe {
             pagemap_kind,
             sweeps: true,
             sweeps_end: Instant::now(),
+            memory_read: Instant::now(),
             targets: Vec::new(),
             clears: 0,
             pages: None,
