@@ -29,8 +29,7 @@ fn on_node(node: u32, name: &str, cold: u64, hot: u64) -> CgroupWorkload {
 
 /// The bytes of the processes of a report, by process ID.
 fn of_process<'a>(report: &'a Value, pid: &str) -> Option<&'a Value> {
-    let pid: u64 = pid.parse().unwrap();
-    report["processes"].as_array().unwrap().iter().find(|process| process["pid"].as_u64() == Some(pid))
+    report["processes"].as_array().unwrap().iter().find(|process| process["pid"].as_u64() == pid.parse().ok())
 }
 
 #[test]

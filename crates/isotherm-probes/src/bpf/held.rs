@@ -1,7 +1,7 @@
 //! The targets that the probe holds, and what a scan of all pages asks about them besides the survey.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use isotherm_core::{TargetId, TargetSpace};
 use isotherm_kernel::Unreadable;
@@ -13,6 +13,9 @@ use super::probe::BpfProbe;
 use super::space::SpaceHandle;
 use super::sweep::LONGEST;
 use super::target::Target;
+
+/// The end of the machine's memory is read at most this often.
+const READ_MEMORY_EVERY: Duration = Duration::from_secs(1);
 
 impl BpfProbe {
     /// Holds these targets from now on, and no others. Returns those that refuse access, with the reason.
@@ -26,11 +29,15 @@ impl BpfProbe {
         targets: &[TargetSpace],
         changed: impl Fn(&Target, &TargetSpace) -> bool,
     ) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
-        match memory_end() {
-            Ok(end) => self.tables.memory_end = end,
-            // Memory that was added meanwhile is found at the next update.
-            Err(BpfError::File { source, .. }) if Unreadable::passes(&source) => {}
-            Err(error) => return Err(error),
+        // Reading it takes about a third of what a new target costs.
+        if self.memory_read.elapsed() >= READ_MEMORY_EVERY {
+            self.memory_read = Instant::now();
+            match memory_end() {
+                Ok(end) => self.tables.memory_end = end,
+                // Memory that was added meanwhile is found later.
+                Err(BpfError::File { source, .. }) if Unreadable::passes(&source) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.sweeps_end = Instant::now() + LONGEST;
         let before = std::mem::take(&mut self.targets);

@@ -38,6 +38,8 @@ pub struct BpfProbe {
     pub(super) targets: Vec<Target>,
     pub(super) clears: u64,
     /// What surveys of all pages keep; `None` until the first survey begins.
+    /// When the end of the machine's memory was read last.
+    pub(super) memory_read: Instant,
     pub(super) pages: Option<Pages>,
     /// The memory nodes of the pages that a survey reads.
     pub(super) nodes: PageNodes,
@@ -72,6 +74,7 @@ impl BpfProbe {
             sweeps: true,
             allowance: Allowance::new(f64::INFINITY),
             sweeps_end: Instant::now(),
+            memory_read: Instant::now(),
             targets: Vec::new(),
             clears: 0,
             pages: None,

@@ -16,8 +16,8 @@ pub enum ScanChoice {
     Bpf,
 }
 
-/// Opens a scan of `scope`, of all its memory or only of what lies on `nodes`. `shared` says how a scan of page tables observes memory that several processes map,
-/// within `limits`.
+/// Opens a scan of `scope`, of all its memory or only of what lies on `nodes`. `shared` says how a scan of page tables
+/// observes memory that several processes map, within `limits`.
 ///
 /// # Errors
 /// If the method that was asked for does not work here, or neither does for [`ScanChoice::Auto`]; or if a given process

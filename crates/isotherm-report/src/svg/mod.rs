@@ -5,6 +5,7 @@
 
 mod flame;
 mod heatmap;
+mod layers;
 mod legend;
 mod lines;
 mod marks;

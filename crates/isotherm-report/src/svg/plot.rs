@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_record::Mark;
 
+use super::layers::{self, Layer};
 use super::marks::ON_PLOT;
-use super::stack::{self, Layer};
 use super::{Across, Anchor, Drawing, n};
 
 /// The left edge of plots. The labels of the vertical axis are left of it.
@@ -69,7 +69,7 @@ impl Plot<'_> {
             end = time.1,
         ));
         let across = Across { left: x, width: w, time: self.time };
-        stack::draw(drawing, self.layers, x, w, &height);
+        layers::draw(drawing, self.layers, x, w, &height);
         for curve in self.curves {
             self.draw_curve(drawing, curve, &height);
         }
