@@ -134,10 +134,9 @@ fn each_command_watches_a_process_whose_main_thread_has_ended() {
 
 /// The sizes in MiB in a text.
 fn sizes(text: &str) -> impl Iterator<Item = f64> {
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let words = || text.split_ascii_whitespace();
     let is_unit = |unit: &str| unit.trim_end_matches([';', ',']) == "MiB";
-    let size = move |[number, unit]: [&str; 2]| is_unit(unit).then(|| number.parse().ok()).flatten();
-    words.array_windows().copied().filter_map(size).collect::<Vec<f64>>().into_iter()
+    words().zip(words().skip(1)).filter(move |(_, unit)| is_unit(unit)).filter_map(|(number, _)| number.parse().ok())
 }
 
 /// What a call prints that succeeds within 30 s.
