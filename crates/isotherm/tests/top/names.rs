@@ -24,7 +24,7 @@ for name in names:
 print(",
     );
     let arguments =
-        [b"a\xff\x1b]0;x\x07".as_slice(), "漢\u{202e}字".as_bytes(), b"\x1b[31m\x1b[2J"].map(OsStr::from_bytes);
+        [b"a\xff\x1b]0;x\x07".as_slice(), "漢\u{202e}字".as_bytes(), b"\x1b[31m\x1b[3J"].map(OsStr::from_bytes);
     let in_place = |command: &mut Command| _ = command.current_dir(place.dir.path()).args(arguments);
     python(&script, in_place)
 }
@@ -45,6 +45,8 @@ fn foreign(raw: &[u8]) -> Option<String> {
             let known = match rest.as_bytes()[0] {
                 // 31, red of the terminal's own colours, comes from names only.
                 b'm' => parameters != "31",
+                // isotherm clears the screen.
+                b'J' => parameters == "2",
                 b'H' | b'h' | b'l' | b'A' | b'B' | b'C' | b'D' | b'K' => true,
                 _ => false,
             };
