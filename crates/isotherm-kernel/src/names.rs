@@ -12,7 +12,7 @@ use isotherm_core::{LONGEST_NAME, start_of, text_of};
 /// # Errors
 /// Those of open(2) and read(2): `NotFound` if there is no such process.
 pub fn process_name(root: &Path, pid: u32) -> io::Result<String> {
-    let name = read_proc(&root.join(format!("proc/{pid}/comm")))?;
+    let name = fs::read(root.join(format!("proc/{pid}/comm")))?;
     // The kernel adds a line feed. Others belong to the name.
     Ok(text_of(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
@@ -44,37 +44,13 @@ pub fn command_line(root: &Path, pid: u32) -> String {
 
 /// The first bytes of `cmdline`, one more than are kept. Empty if it cannot be read.
 fn start_of_command_line(root: &Path, id: u32) -> Vec<u8> {
-    read_start(&root.join(format!("proc/{id}/cmdline")), LONGEST_NAME + 1).unwrap_or_default()
-}
-
-/// A small file of `/proc`. It takes half of the system calls of [`fs::read`], which asks for the size first: these
-/// files have none.
-///
-/// # Errors
-/// Those of open(2) and read(2).
-pub(crate) fn read_proc(path: &Path) -> io::Result<Vec<u8>> {
-    read_start(path, usize::MAX)
-}
-
-/// The first `most` bytes of a small file of `/proc`.
-fn read_start(path: &Path, most: usize) -> io::Result<Vec<u8>> {
-    /// More than most of these files have, and more than a command line that is kept.
-    const AT_ONCE: usize = LONGEST_NAME + 256;
-    let mut file = File::open(path)?;
-    let (mut bytes, mut len) = (vec![0; AT_ONCE], 0);
-    while len < most {
-        if len == bytes.len() {
-            bytes.resize(2 * len, 0);
-        }
-        match file.read(&mut bytes[len..]) {
-            Ok(0) => break,
-            Ok(count) => len += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(len.min(most));
-    Ok(bytes)
+    let read = || {
+        let mut bytes = Vec::new();
+        let file = File::open(root.join(format!("proc/{id}/cmdline")))?;
+        file.take(LONGEST_NAME as u64 + 1).read_to_end(&mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    };
+    read().unwrap_or_default()
 }
 
 /// The ID below `proc` whose files show the memory of process `pid`: its own, or that of another thread if the main
@@ -100,7 +76,7 @@ const STATE: usize = 3;
 /// A field of `stat` of the process or thread `id` below `proc`, by its number in `proc_pid_stat(5)`, from 3 on. `None`
 /// if there is no such process or field.
 pub fn stat_field(proc: &Path, id: u32, number: usize) -> Option<String> {
-    let stat = read_proc(&proc.join(id.to_string()).join("stat")).ok()?;
+    let stat = fs::read(proc.join(id.to_string()).join("stat")).ok()?;
     // Field 2, the name in parentheses, may contain any byte.
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[name_ends + 1..]).ok()?;
@@ -111,7 +87,7 @@ pub fn stat_field(proc: &Path, id: u32, number: usize) -> Option<String> {
 /// there is no such process or field.
 pub(crate) fn status_field(proc: &Path, pid: u32, name: &str) -> Option<String> {
     // The name of the process may contain any byte.
-    let status = read_proc(&proc.join(pid.to_string()).join("status")).ok()?;
+    let status = fs::read(proc.join(pid.to_string()).join("status")).ok()?;
     let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":").map(<[u8]>::to_vec);
     String::from_utf8(status.split(|byte| *byte == b'\n').find_map(value)?).ok()
 }

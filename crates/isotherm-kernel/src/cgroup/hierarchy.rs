@@ -9,8 +9,6 @@ use procfs::process::{MountInfo, MountInfos};
 use procfs::{FromBufRead, ProcessCGroups};
 use thiserror::Error;
 
-use crate::names::read_proc;
-
 /// The suffix that the kernel adds to the path of a removed cgroup that a process still belongs to.
 const REMOVED: &str = " (deleted)";
 
@@ -194,7 +192,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
 
 /// Reads a file that may hold paths. A path that is no UTF-8 is as [`text_of`] has it.
 fn read<T: FromBufRead>(path: &Path) -> Result<T, String> {
-    let bytes = read_proc(path).map_err(|e| e.to_string())?;
+    let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
     T::from_buf_read(text_of(&bytes).as_bytes()).map_err(|e| e.to_string())
 }
 
