@@ -1,4 +1,5 @@
-//! The inspector: finds pages in memory, young pages, pages in huge pages, and the properties of processes, just before an action.
+//! The inspector: finds pages in memory, young pages, pages in huge pages, and the properties of processes, just before
+//! an action.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a character controls a terminal, is invisible, or changes the direction of text. Invisible are those with the
-/// Unicode property `Default_Ignorable_Code_Point`: terminals do not agree on how many columns they take.
+/// Whether a character controls a terminal, is invisible, or changes the direction of text. Invisible are those with
+/// the Unicode property `Default_Ignorable_Code_Point`: terminals do not agree on how many columns they take.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

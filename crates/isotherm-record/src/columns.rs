@@ -361,8 +361,8 @@ table! {
         /// all targets together, where each page counts once; null in all rows of a survey but the first, and if it is
         /// not known which memory the targets share
         "total" => total: Option<SurveyTotal>,
-        /// why much memory was left unobservable, and which option has it observed, in a sentence; null in all rows of a
-        /// survey but the first, in older recordings, and if little was left out
+        /// why much memory was left unobservable, and which option has it observed, in a sentence; null in all rows of
+        /// a survey but the first, in older recordings, and if little was left out
         "left_out" => left_out: Option<Arc<str>>,
         /// the windows of `within_bytes`, in nanoseconds, rising
         "windows_ns" => windows_ns: Vec<u64>,

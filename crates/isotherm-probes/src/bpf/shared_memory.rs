@@ -11,8 +11,8 @@ use isotherm_core::units;
 /// process has accessed. The survey takes the way that costs the process less that loses the most.
 ///
 /// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, or
-/// all pages of its files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for 1
-/// GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The estimate
+/// all pages of its files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for
+/// 1 GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The estimate
 /// follows what clears have taken. A clear also resets the referenced marks of the pages, by which the kernel
 /// chooses what to reclaim.
 ///
@@ -51,8 +51,8 @@ pub struct SharedLimits {
 impl Default for SharedLimits {
     /// 10 ms, 100 ms, and half a percent.
     ///
-    /// `fork(2)` of a process of 1 GiB has its page faults wait for about as long. With 5 ms, a redis of 338 MiB and its
-    /// child of BGSAVE were not observed on a machine that takes 20 ms for 1 GiB.
+    /// `fork(2)` of a process of 1 GiB has its page faults wait for about as long. With 5 ms, a redis of 338 MiB and
+    /// its child of BGSAVE were not observed on a machine that takes 20 ms for 1 GiB.
     fn default() -> Self {
         let SurveySettings { target_share, set_again, .. } = SurveySettings::default();
         Self {

@@ -266,7 +266,8 @@ pub enum ProbeChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SharedChoice {
     /// If it holds up page faults and mmap of a process for less than --shared-hold at a time, and costs it no more
-    /// than half a percent of its time, or what else is allowed. A cgroup is aged only if targets have at least half of its memory
+    /// than half a percent of its time, or what else is allowed. A cgroup is aged only if targets have at least
+    /// half of its memory
     Auto,
     /// In every survey: clear_refs holds up page faults for 8 to 20 ms for each GiB of the process
     Always,
