@@ -169,7 +169,7 @@ pub(crate) struct Vma {
 }
 
 impl Vma {
-    /// The part of it from this address on. `None` if there is none.
+    /// The part of it from this address on. `None` if the mapping ends at or below it.
     pub(crate) fn rest_from(mut self, address: u64) -> Option<Self> {
         let start = self.range.start().max(address);
         self.origin.offset = self.origin.offset.saturating_add(start - self.range.start());

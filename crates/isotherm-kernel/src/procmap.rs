@@ -46,7 +46,7 @@ const SHARED: u64 = 8;
 /// The mapping at `address` in `maps`, which is `/proc/PID/maps`, or the next one above it.
 ///
 /// # Errors
-/// The error of ioctl(2): `NOENT` if there is none, `SRCH` if the process has no memory any longer, `NOTTY` if the
+/// The error of ioctl(2): `NOENT` if nothing is found, `SRCH` if the process has no memory any longer, `NOTTY` if the
 /// kernel does not answer such questions.
 pub(crate) fn next(maps: &File, address: u64) -> Result<Vma, Errno> {
     Query { flags: COVERING_OR_NEXT, address, ..Query::new() }.ask(maps, &mut [])

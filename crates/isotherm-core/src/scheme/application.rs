@@ -217,7 +217,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             Some(part) if is_of_kind != filter.matching => others.push(part),
             Some(part) if filter.allow => allowed.push(part),
             Some(part) if nth < self.by_place => self.in_place.mark(context.target, part, self.snapshot.time),
-            // Absent memory is none that a filter has rejected.
+            // Absent memory does not count as rejected.
             Some(_) if kind == PageKind::Present => {}
             Some(part) => {
                 self.total.rejected_bytes += part.size();

@@ -370,8 +370,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 ///
 /// A scheme that moves memory between nodes leaves alone what is on a node that its action leaves as it is.
 ///
-/// A survey tells which pages are in memory. Where there is none, a scheme that takes memory away looks at that just
-/// before it acts, and leaves alone what is absent.
+/// A survey tells which pages are in memory. Without a survey, a scheme that takes memory away reads that just before
+/// it acts, and leaves alone what is absent.
 ///
 /// Where there is a survey, a scheme that takes memory away, or moves it, looks at each page once more just before it
 /// acts. It leaves alone cold memory that has been accessed since the survey, and hot memory that has not. A scheme

@@ -37,9 +37,9 @@ pub struct BpfProbe {
     /// Sorted by ID.
     pub(super) targets: Vec<Target>,
     pub(super) clears: u64,
-    /// What surveys of all pages keep; `None` until the first survey begins.
     /// When the end of the machine's memory was read last.
     pub(super) memory_read: Instant,
+    /// What surveys of all pages keep; `None` until the first survey begins.
     pub(super) pages: Option<Pages>,
     /// The memory nodes of the pages that a survey reads.
     pub(super) nodes: PageNodes,
