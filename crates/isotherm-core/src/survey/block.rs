@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, Range};
 
-use rand::Rng;
 use rand::seq::IteratorRandom;
+use rand::{Rng, RngExt};
 
 use super::counts::Counts;
 use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
@@ -35,6 +35,10 @@ pub(super) const LAGS: usize = 4;
 /// With fewer cleared pages, a block has no share of its own.
 const MIN_CLEARED: usize = 8;
 
+/// How many surveys pass, on average, before one tries again to clear the pages that the kernel did not clear. The
+/// kernel never clears most of them, and each try costs time.
+const SURVEYS_TO_RETRY: u32 = 8;
+
 /// Of a hot block, one run of pages is cleared in a survey: the block divided by this number. One run costs the monitor
 /// much less than as many scattered pages.
 const HOT_PARTS: usize = 8;
@@ -48,6 +52,9 @@ pub(super) struct BlockState {
     pub(super) clear: PageBits,
     /// Present pages that cannot be observed.
     pub(super) unobservable: PageBits,
+    /// Of these, the pages that the kernel did not clear. It may do so later: a page that is being moved, or that was
+    /// just faulted in, is on no reclaim list.
+    refused: PageBits,
     /// Absent pages that are in swap.
     pub(super) swapped: PageBits,
     /// For each present page, the survey in whose interval it was last known to be accessed. Surveys of memory that
@@ -215,6 +222,15 @@ impl Block<'_> {
 
     /// The pages that the survey wants to clear.
     pub(super) fn wanted(&self, rng: &mut impl Rng) -> Wanted {
+        let mut wanted = self.wanted_of_observable(rng);
+        let refused = self.refused & self.present & !self.clear & !self.shared;
+        if !refused.is_empty() && rng.random_ratio(1, SURVEYS_TO_RETRY) {
+            wanted.unknown |= refused;
+        }
+        wanted
+    }
+
+    fn wanted_of_observable(&self, rng: &mut impl Rng) -> Wanted {
         let set = self.present & !self.clear & !self.unobservable & !self.shared;
         if set.is_empty() && !self.is_hot() {
             return Wanted::default();
@@ -246,6 +262,7 @@ impl BlockState {
         present: PageBits::NONE,
         clear: PageBits::NONE,
         unobservable: PageBits::NONE,
+        refused: PageBits::NONE,
         swapped: PageBits::NONE,
         last: [UNKNOWN; BLOCK_PAGES],
         bounds: (UNKNOWN, UNKNOWN),
@@ -355,6 +372,7 @@ impl BlockState {
             && found.swapped == self.swapped
             && clear == self.clear
             && unobservable == self.unobservable
+            && unobservable & !found.unobservable == self.refused
             && clear & !unobservable == self.exact
             // Pages that are clear but not exact have turned idle.
             && (clear & !self.exact).is_empty()
@@ -415,6 +433,7 @@ impl BlockState {
         new.shared = found.shared;
         new.huge = found.huge;
         new.unobservable = unobservable;
+        new.refused = unobservable & !found.unobservable;
         new.clear = clear;
         new.cleared = PageBits::NONE;
         new.touched = now_accessed & !unobservable;
@@ -449,8 +468,8 @@ impl BlockState {
     /// Notes which pages the survey has cleared, and which it could not.
     pub(super) fn note_cleared(&mut self, pages: &ClearPages) {
         let cleared = pages.pages & self.present & !pages.unobservable;
-        self.unobservable |= pages.unobservable & self.present;
-        self.unobservable &= !cleared;
+        self.unobservable = (self.unobservable | pages.unobservable & self.present) & !cleared;
+        self.refused = (self.refused | pages.unobservable & self.present) & !cleared;
         self.clear |= cleared;
         self.cleared |= cleared;
         self.touched &= !self.unobservable;

@@ -80,3 +80,43 @@ fn shuffle(items: &mut [usize], rng: &mut impl Rng) {
         items.swap(last, rng.random_range(0..=last));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::survey::{BLOCK_SIZE, BlockPages, PageHistory};
+    use crate::{AddrRange, PAGE_SIZE};
+
+    #[test]
+    fn pages_that_the_kernel_did_not_clear_are_observed_once_it_does() {
+        const MOVED: u64 = 4;
+        let all = AddrRange::new(0, BLOCK_SIZE).unwrap();
+        let found = [BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() }];
+        let limits = ClearLimits { again: f64::INFINITY, clears: f64::INFINITY };
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        let mut history = Arc::new(PageHistory::default());
+        let mut observed = Vec::new();
+        // The pages are accessed all the time. They are on no reclaim list during the first surveys.
+        for nth in 0..100 {
+            let mut update = Arc::clone(&history).update(Duration::from_secs(nth));
+            update.take(&found);
+            let mut cleared = update.choose(limits, &mut rng).blocks;
+            if nth < MOVED {
+                cleared.iter_mut().for_each(|block| std::mem::swap(&mut block.pages, &mut block.unobservable));
+            }
+            update.note_cleared(&cleared);
+            update.end_part(&[]);
+            history = Arc::new(update.finish(Duration::from_secs(nth)));
+            let pages = history.pages_in(all);
+            observed.push((pages.unobservable / PAGE_SIZE, pages.touched / PAGE_SIZE));
+        }
+        assert_eq!(observed[MOVED as usize], (512, 0));
+        assert_eq!(observed[99], (0, 512));
+    }
+}
