@@ -295,7 +295,8 @@ impl App {
             Action::Schemes => {}
             Action::Processes if self.view.table == Table::Processes => self.view.table = Table::Mappings,
             Action::Processes => self.view.table = Table::Processes,
-            Action::Group => self.view.by_cgroup ^= self.view.table == Table::Processes,
+            Action::Group if self.view.table == Table::Processes => self.view.by_cgroup = !self.view.by_cgroup,
+            Action::Group => (self.view.table, self.view.by_cgroup) = (Table::Processes, true),
             Action::NextSort | Action::PreviousSort | Action::Reverse => self.change_order(action),
             Action::NextTarget => self.change_target(1),
             Action::PreviousTarget => self.change_target(self.model().tracks.len().saturating_sub(1)),

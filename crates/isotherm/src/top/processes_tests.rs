@@ -114,8 +114,8 @@ fn cgroups_are_a_tree_in_which_those_without_processes_are_joined_with_the_only_
         (5, "e", "/pods/twofold", 2),
     ];
     app.event(named(1, &made));
-    app.view.table = Table::Processes;
     app.act(Action::Group);
+    assert_eq!(app.view.table, Table::Processes, "the tree is shown from any table");
     let expected = [
         "/pods (5)",
         "  one (3)",

@@ -115,6 +115,12 @@ fn odd_names_of_processes_and_files_are_harmless_and_columns_stay_aligned() {
         user.types(keys);
         user.reads(word);
     }
+    // The other target, the tree of cgroups, and one of the files alone.
+    for (keys, word) in [("\t", "of 2, Tab]"), ("g", "(2)"), ("t", "mapping"), ("2", ": 8 MiB ")] {
+        user.types(keys);
+        user.reads(word);
+    }
+    has_nothing_foreign(&user);
     for (columns, rows) in [(40, 20), (30, 50), (200, 60)] {
         user.resizes(columns, rows);
         user.types("\x0c");
