@@ -8,16 +8,9 @@ use std::time::Duration;
 use isotherm_report::idle_time::IdleTime;
 use isotherm_report::temperature::{BandKind, Temperatures};
 use isotherm_report::wss::Basis;
-use isotherm_report::{Format, Kind, Options, Selection, Terminal, write};
-use made::{MIB, Made};
-
-fn text(kind: Kind, source: &Made) -> String {
-    let terminal = Terminal { columns: 80, ..Terminal::default() };
-    let mut out = vec![];
-    write(kind, Format::Text, source, &Selection::default(), &Options { terminal, ..Options::default() }, &mut out)
-        .unwrap();
-    String::from_utf8(out).unwrap()
-}
+use isotherm_report::{Kind, Selection};
+use made::MIB;
+use made::checked::text;
 
 #[test]
 fn surveys_tell_for_how_long_memory_has_been_idle() {
@@ -78,6 +71,6 @@ fn temperatures_are_the_rates_of_samples_and_what_surveys_add() {
 
 #[test]
 fn the_texts_of_surveyed_memory_fit_80_columns() {
-    insta::assert_snapshot!("idle-time", text(Kind::IdleTime, &made::surveyed(20)));
-    insta::assert_snapshot!("temperature", text(Kind::Temperature, &made::surveyed(20)));
+    insta::assert_snapshot!("idle-time", text(Kind::IdleTime, &made::surveyed(20), 80));
+    insta::assert_snapshot!("temperature", text(Kind::Temperature, &made::surveyed(20), 80));
 }

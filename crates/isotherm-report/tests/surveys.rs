@@ -5,7 +5,7 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, MappingSums, RegionPages, TargetSurvey, TotalSums};
+use isotherm_core::survey::{BlockSums, RegionPages, TargetSurvey, TotalSums};
 use isotherm_core::{AddrRange, MemoryUse, Permissions, SystemMemory, TargetId};
 use isotherm_record::{Activity, Row};
 use isotherm_report::schemes::Schemes;
@@ -13,16 +13,11 @@ use isotherm_report::wss::{Basis, Wss};
 use isotherm_report::{
     Colour, Format, Kind, Limits, Measure, Options, RegionOptions, ReportError, Selection, Terminal, colour, write,
 };
-use made::checked::{json_of, report};
+use made::checked::{json_of, report, text};
 use made::{MIB, Made, surveyed, with_heap_in_swap};
 use serde_json::{Value, json};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn text(kind: Kind, source: &Made) -> String {
-    let terminal = Terminal { columns: 110, ..Terminal::default() };
-    report(kind, Format::Text, source, &Options { terminal, ..Options::default() })
-}
 
 fn within(source: &Made, seconds: u64) -> Wss {
     Wss::new(source, &Selection::default(), Some(Duration::from_secs(seconds))).unwrap()
@@ -138,7 +133,7 @@ fn the_summary_tells_the_memory_of_each_node() {
         assert_eq!(serde_json::from_slice::<Value>(&out).unwrap()["nodes"], Value::Null);
     }
     assert!(report(Kind::Html, Format::Html, &source, &Options::default()).contains("memory nodes"));
-    insta::assert_snapshot!("summary-nodes", text(Kind::Summary, &source));
+    insta::assert_snapshot!("summary-nodes", text(Kind::Summary, &source, 110));
 }
 
 /// Two targets on two nodes that share all memory: the total counts it once.
@@ -194,12 +189,12 @@ fn the_summary_has_the_proportional_memory_of_each_target() {
     assert_eq!([of(0, "proportional_bytes"), of(1, "proportional_bytes")], [40, 24]);
     // The surveys know more of swap than the kernel says here.
     assert_eq!([of(0, "resident_bytes"), of(0, "swapped_bytes")], [64, 12]);
-    insta::assert_snapshot!("summary-two", text(Kind::Summary, &source));
+    insta::assert_snapshot!("summary-two", text(Kind::Summary, &source, 110));
     let html = report(Kind::Heatmap, Format::Html, &source, &Options::default());
     assert!(html.contains(">PSS</th>") && html.contains("<td>40 MiB</td></tr>"));
 
     let alone = with_memory(surveyed(6), &[(1234, 64, 48)]);
-    assert!(text(Kind::Summary, &alone).contains("\nPSS: 48 MiB; "));
+    assert!(text(Kind::Summary, &alone, 110).contains("\nPSS: 48 MiB; "));
     // Without schemes, activities say nothing of what schemes did.
     let error = Schemes::new(&alone, &Selection::default()).unwrap_err();
     assert!(matches!(error, ReportError::NoSchemes), "{error}");
@@ -345,7 +340,7 @@ fn memory_that_is_wholly_in_swap_is_in_the_summary() {
     assert_eq!((&heap["name"], &heap["size_bytes"]), (&json!("[heap]"), &json!(0)));
     assert_eq!((&heap["absent_bytes"], &heap["swapped_bytes"]), (&json!(8 * MIB), &json!(16 * MIB)));
     assert_eq!(summary["total"]["swapped_bytes"], json!(28 * MIB));
-    assert!(text(Kind::Summary, &source).contains("[heap]"));
+    assert!(text(Kind::Summary, &source, 110).contains("[heap]"));
 }
 
 /// The same, as if the surveys did not know what is in swap.
@@ -391,7 +386,7 @@ fn space_without_permission_is_no_memory() {
 fn texts_of_a_surveyed_recording() {
     let source = surveyed(12);
     for kind in [Kind::Wss, Kind::Summary] {
-        insta::assert_snapshot!(kind.name(), text(kind, &source));
+        insta::assert_snapshot!(kind.name(), text(kind, &source, 110));
     }
     let heatmap = |measure| {
         let terminal = Terminal { columns: 90, rows: 24, ..Terminal::default() };
@@ -400,7 +395,7 @@ fn texts_of_a_surveyed_recording() {
     insta::assert_snapshot!("idle-time", heatmap(Some(Measure::IdleTime)));
     assert_eq!(heatmap(None), heatmap(Some(Measure::Touched)));
     insta::assert_snapshot!("touched", heatmap(None));
-    let regions = text(Kind::Regions, &source);
+    let regions = text(Kind::Regions, &source, 110);
     insta::assert_snapshot!(
         "regions",
         regions.split("\n\n").last().unwrap_or(&regions).to_owned() + regions.split("\n\n").nth(100).unwrap()
@@ -426,123 +421,6 @@ fn a_heatmap_in_json_says_what_it_measures() {
         &mut vec![],
     );
     assert!(matches!(error, Err(ReportError::NotSurveyed { .. })));
-}
-
-/// What [`surveyed`] has, where the first 16 MiB could not be observed, and nothing is known of the next 16 MiB.
-fn in_the_dark(seconds: u32) -> Made {
-    let mut source = surveyed(seconds);
-    for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
-        let blocks = (0..).zip(target.by_block.iter()).map(|(nth, block)| {
-            let part = |here: bool| Some(if here { block.present } else { 0 });
-            let (unobservable, unknown) = (part(nth < 8), part((8..16).contains(&nth)));
-            let touched = if nth < 8 { 0 } else { block.touched };
-            BlockSums { touched, unobservable, unknown, ..block }
-        });
-        target.by_block = blocks.collect();
-    }
-    source
-}
-
-#[test]
-fn memory_without_evidence_is_not_shown_as_idle_or_in_use() {
-    let source = in_the_dark(6);
-    for measure in [Measure::Touched, Measure::IdleTime] {
-        let options = |colour| {
-            let terminal = Terminal { columns: 150, rows: 30, colour, ..Terminal::default() };
-            Options { measure: Some(measure), terminal, cells: Some((6, 48)), ..Options::default() }
-        };
-        let target = json_of(Kind::Heatmap, &source, &options(Colour::None))["targets"][0].clone();
-        let matrix = if measure == Measure::Touched { "touched" } else { "idle_s" };
-        let mut found = [(0, 0); 3];
-        for (row, place) in target["rows"].as_array().unwrap().iter().enumerate() {
-            let cell = |matrix: &str| target[matrix][row][4].clone();
-            // Rows at a border have both sides of it.
-            let (part, shares) = match place["end"].as_u64().unwrap().saturating_sub(made::ANON) / MIB {
-                0..16 => (0, [1.0, 0.0]),
-                18..32 => (1, [0.0, 1.0]),
-                34..60 => (2, [0.0, 0.0]),
-                _ => continue,
-            };
-            assert_eq!([cell("unobservable"), cell("unknown")], shares.map(|share| json!(share)), "{place}");
-            found[part].0 += 1;
-            found[part].1 += usize::from(cell(matrix).is_null());
-        }
-        let [unobservable, unknown, known] = found;
-        assert!(unobservable.0 > 0 && unobservable.0 == unobservable.1, "{matrix}: {found:?}");
-        assert!(unknown.0 > 0 && unknown.0 == unknown.1, "{matrix}: {found:?}");
-        assert!(known.0 > 0 && known.1 == 0, "{matrix}: {found:?}");
-
-        let text = report(Kind::Heatmap, Format::Text, &source, &options(Colour::None));
-        assert!(text.contains("????????") && text.contains("uuuuuuuu"), "{text}");
-        assert!(text.contains("?: could not be observed; u: not known yet"), "{text}");
-        let picture = report(Kind::Heatmap, Format::Svg, &source, &options(Colour::None));
-        assert!(picture.contains("not observable</text>") && picture.contains("unknown</text>"), "{measure:?}");
-        // A legend has only what is shown.
-        let all = report(Kind::Heatmap, Format::Text, &surveyed(6), &options(Colour::None));
-        assert!(!all.contains("could not be observed") && !all.contains("not known yet"), "{all}");
-    }
-}
-
-#[test]
-fn an_older_recording_does_not_say_where_evidence_was_missing() {
-    let json = |source: &Made| {
-        let options = Options { measure: Some(Measure::Touched), ..Options::default() };
-        json_of(Kind::Heatmap, source, &options)
-    };
-    let mut older = in_the_dark(6);
-    for target in older.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
-        let blocks = target.by_block.iter().map(|block| BlockSums { unobservable: None, unknown: None, ..block });
-        target.by_block = blocks.collect();
-    }
-    assert_eq!(json(&older)["targets"][0]["touched"][0][4], json!(0.0));
-    assert_eq!(json(&in_the_dark(6))["targets"][0]["touched"][0][4], Value::Null);
-}
-
-#[test]
-fn a_bar_has_a_part_for_what_is_not_known() {
-    let source = surveyed(6);
-    let summary = text(Kind::Summary, &source);
-    assert!(summary.contains("?u"), "{summary}");
-    let picture = report(Kind::Summary, Format::Svg, &source, &Options::default());
-    assert!(picture.contains("unknown</text>") && picture.contains("MiB unknown</title>"), "{picture}");
-    let all_known = report(Kind::Summary, Format::Svg, &made::phases(5), &Options::default());
-    assert!(!all_known.contains("unknown</text>"), "{all_known}");
-}
-
-#[test]
-fn little_evidence_is_said_first() {
-    let blind = Made { surveys: vec![], ..surveyed(3) };
-    for kind in [Kind::Wss, Kind::Summary, Kind::Heatmap, Kind::Regions] {
-        let first = text(kind, &blind).lines().next().unwrap().to_owned();
-        assert!(first.starts_with("! little evidence: none of the samples"), "{first}");
-    }
-    let mut once = surveyed(3);
-    once.surveys.truncate(1);
-    assert!(text(Kind::Wss, &once).starts_with("! little evidence: there was only one survey"));
-    assert!(!text(Kind::Wss, &surveyed(3)).starts_with('!'));
-    assert!(!text(Kind::Wss, &made::phases(10)).starts_with('!'));
-}
-
-#[test]
-fn why_much_memory_could_not_be_observed_is_said_first() {
-    let mut source = surveyed(4);
-    // The last survey could observe all of it, and the others little.
-    for record in source.surveys.iter_mut().take(3) {
-        let sums = record.survey.targets.iter_mut().flat_map(|target| &mut target.by_mapping);
-        sums.for_each(|MappingSums { sums, .. }| sums.unobservable = sums.present);
-    }
-    let first = |source: &Made| {
-        let text = text(Kind::Wss, source);
-        let lines = text.lines().take_while(|line| line.starts_with("! ") || line.starts_with("  "));
-        lines.map(|line| line[2..].to_owned()).collect::<Vec<_>>().join(" ")
-    };
-    let doctor = first(&source);
-    assert!(doctor.starts_with("little evidence: on the mean, 77 % of the resident memory"), "{doctor}");
-    assert!(doctor.contains("isotherm doctor"), "{doctor}");
-    source.surveys[1].survey.left_out = Some("9 MiB are unobservable: \u{1b}[2J (--shared-hold 9ms)".into());
-    let why = first(&source);
-    assert!(why.contains("9 MiB are unobservable: ") && why.contains("(--shared-hold 9ms)"), "{why}");
-    assert!(!why.contains('\u{1b}'), "{why}");
 }
 
 #[test]
@@ -579,44 +457,4 @@ fn physical_memory_has_no_absent_bytes() {
 fn the_page_shows_the_working_set_by_window() {
     let page = report(Kind::Html, Format::Html, &surveyed(20), &Options::default());
     assert!(page.contains("touched within it, median") && page.contains("touched within 1 s, the survey interval"));
-}
-
-#[test]
-fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle() {
-    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
-    let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
-    let mappings = vec![made::mapping(first, second, "touched"), made::mapping(second, end, "idle")].into();
-    let region = |start, nr_samples, touched| isotherm_core::RegionSnapshot {
-        nr_samples,
-        pages: Some(pages(touched)),
-        ..made::region(start, start + 4 * MIB, 0, 1)
-    };
-    let of = |nr_samples| vec![region(first, nr_samples, 4 * MIB), region(second, nr_samples, 0)];
-    let source = made::made(vec![made::row(1, 7, &mappings, of(0)), made::row(2, 7, &mappings, of(20))]);
-    let options = Options { cells: Some((2, 2)), ..Options::default() };
-    let heatmap = &json_of(Kind::Heatmap, &source, &options)["targets"][0];
-    assert_eq!(heatmap["rates"], json!([[null, 0.0], [0.0, 0.0]]), "{heatmap}");
-    assert_eq!(heatmap["unknown"], json!([[1.0, 0.0], [0.0, 0.0]]), "{heatmap}");
-    let text = report(Kind::Heatmap, Format::Text, &source, &options);
-    assert!(text.contains("u: not known yet") || text.contains("u: unknown"), "{text}");
-    let regions = report(Kind::Regions, Format::Text, &source, &Options::default());
-    let unsampled = regions.lines().filter(|line| line.contains('–')).count();
-    assert_eq!(unsampled, 2, "{regions}");
-}
-
-#[test]
-fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
-    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
-    let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
-    let mappings = vec![made::mapping(first, end, "")].into();
-    let region = |start, nr_accesses, touched| isotherm_core::RegionSnapshot {
-        pages: Some(pages(touched)),
-        ..made::region(start, start + 4 * MIB, nr_accesses, 1)
-    };
-    let picture = |unseen| {
-        let regions = vec![region(first, 20, 4 * MIB), region(second, 0, unseen)];
-        report(Kind::Heatmap, Format::Svg, &made::made(vec![made::row(1, 7, &mappings, regions)]), &Options::default())
-    };
-    assert!(picture(MIB).contains("20 % of what surveys found touched has a rate of 0"), "{}", picture(MIB));
-    assert!(!picture(MIB / 8).contains("has a rate of 0"));
 }
