@@ -3,11 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use isotherm_output::{Output, OutputError};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{CommandLine, RunError, Streams};
+
+/// For how long the start of a command is waited for. A program may clear its own arguments.
+const LONGEST_START: Duration = Duration::from_millis(100);
 
 /// A command that a run started. Dropping it leaves the command running.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ impl Command {
                 command.stdin(input).stdout(output).stderr(errors);
             }
         }
-        let child = command.spawn().map_err(|source| RunError::Command {
+        let mut child = command.spawn().map_err(|source| RunError::Command {
             name: program.to_string_lossy().into(),
             hint: match source.kind() {
                 io::ErrorKind::NotFound => "check its name and $PATH",
@@ -50,6 +54,7 @@ impl Command {
             },
             source,
         })?;
+        wait_for_program(&mut child);
         Ok(Self { child, terminated: false })
     }
 
@@ -81,6 +86,17 @@ impl Command {
     /// If the kernel refuses to wait for it.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
+    }
+}
+
+/// Waits until the program of a command runs, at most [`LONGEST_START`]. `spawn` returns while execve(2) is under way,
+/// when the process has neither its arguments nor its mappings yet.
+fn wait_for_program(child: &mut Child) {
+    let start = Instant::now();
+    let cmdline = format!("/proc/{}/cmdline", child.id());
+    let is_starting = || std::fs::read(&cmdline).is_ok_and(|arguments| arguments.is_empty());
+    while is_starting() && matches!(child.try_wait(), Ok(None)) && start.elapsed() < LONGEST_START {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
