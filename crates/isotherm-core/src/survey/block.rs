@@ -6,6 +6,7 @@ use rand::seq::IteratorRandom;
 use rand::{Rng, RngExt};
 
 use super::counts::Counts;
+use super::panel::GOLDEN;
 use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
 use crate::AddrRange;
 
@@ -29,8 +30,9 @@ const HOT: u8 = 3;
 /// the error of taking the rest of the block as accessed.
 const HOT_SHARE: f32 = 15.0 / 16.0;
 
-/// How many surveys back it is known which pages were accessed in each interval.
-pub(super) const LAGS: usize = 4;
+/// How many surveys back it is known which pages were accessed in each interval. A program that goes through its memory
+/// in turn accesses a page again after one turn, and not before: surveys every 2 to 4 s follow turns of 16 s and more.
+pub(super) const LAGS: usize = 8;
 
 /// With fewer cleared pages, a block has no share of its own.
 const MIN_CLEARED: usize = 8;
@@ -415,15 +417,19 @@ impl BlockState {
         new.set_again = known & new.clear & found.accessed;
         let was_idle = |page: &usize| new.last[*page] != before;
         new.revived = (new.set_again & new.exact).iter().filter(was_idle).collect();
-        // A page that was cleared by the survey before, or by another program, and that has stayed clear, was accessed
-        // before this interval. Any other page that is clear has stayed idle.
+        // A page that was cleared by the survey before, by a sample or by another program, and that has stayed clear, was
+        // accessed before this interval. Any other page that is clear has stayed idle.
         let turned_idle = clear & !(known & new.clear & new.exact);
         let now_accessed = new.set_again | if is_first { PageBits::NONE } else { appeared };
 
         let never_cleared: PageBits = turned_idle.iter().filter(|&page| new.last[page] == UNKNOWN).collect();
         new.unplaced = (new.unplaced & !turned_idle & !now_accessed & found.present) | never_cleared;
         now_accessed.iter().for_each(|page| new.last[page] = number);
-        turned_idle.iter().for_each(|page| new.last[page] = number - 1);
+        for page in turned_idle.iter() {
+            if new.is_accessed_until(number - 1, page) {
+                new.last[page] = number - 1;
+            }
+        }
         if is_first {
             // The first survey cannot know when the page was accessed.
             appeared.iter().for_each(|page| new.last[page] = UNKNOWN);
@@ -446,6 +452,21 @@ impl BlockState {
         }
         new.counts = new.count();
         new
+    }
+
+    /// Whether a page that was cleared late, and has stayed clear, counts as accessed in the last interval before
+    /// it was cleared, that of the survey `cleared`, and not in that of `last`.
+    ///
+    /// It may have been accessed in each interval between them, with the chance that a page of the block is accessed
+    /// again. As large a part of the pages counts as accessed. The multiples of the golden ratio choose it evenly.
+    fn is_accessed_until(&self, cleared: SurveyNumber, page: usize) -> bool {
+        let last = self.last[page];
+        if last == UNKNOWN || last >= cleared {
+            return true;
+        }
+        let not_again = 1.0 - f64::from(self.share.unwrap_or(1.0));
+        let part = 1.0 - not_again.powi((cleared - last).into());
+        ((page as u64).wrapping_mul(GOLDEN) as f64) < part * u64::MAX as f64
     }
 
     /// The state with pages that have appeared since the last survey. Nothing is known of them.

@@ -55,7 +55,7 @@ impl Panel {
 }
 
 /// The fractional part of the golden ratio, in units of 2⁻⁶⁴.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The time over which the accessed bits that are set again are a mean.
 const MEAN: f64 = 5.0;
@@ -129,10 +129,10 @@ mod tests {
     use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearLimits, PageBits, PageHistory, WINDOWS};
     use crate::{AddrRange, Mapping};
 
-    /// A program that accesses `blocks` blocks in turn, the same number each second.
+    /// A program that accesses `blocks` blocks in turn, the same number each tenth of a second.
     struct Stream {
         blocks: usize,
-        a_second: usize,
+        a_tenth: usize,
         /// The accessed bits.
         accessed: Vec<PageBits>,
         /// How many accessed bits it has set.
@@ -140,8 +140,8 @@ mod tests {
     }
 
     impl Stream {
-        fn run(&mut self, second: usize) {
-            for block in (second * self.a_second..).take(self.a_second) {
+        fn run(&mut self, tenth: usize) {
+            for block in (tenth * self.a_tenth..).take(self.a_tenth) {
                 let bits = &mut self.accessed[block % self.blocks];
                 self.set += BLOCK_PAGES - bits.count();
                 *bits = PageBits::ALL;
@@ -151,30 +151,31 @@ mod tests {
 
     /// What surveys say of a program that streams.
     struct Surveyed {
-        /// The time in seconds, and what was found to be accessed within 5 s, as a share of what was.
+        /// The time in tenths of a second, and what was found to be accessed within 5 s, as a share of what was.
         found: Vec<(usize, f64)>,
-        /// How many accessed bits the program has set, by second.
+        /// How many accessed bits the program has set, by tenth of a second.
         set: Vec<usize>,
         /// How many it may set in a second.
         allowed: f64,
     }
 
-    /// Surveys a program that comes round in ten seconds, every three seconds. A fifth of its accesses may find a clear
-    /// accessed bit. At first the pages of all blocks that are `accessed` are so.
-    fn survey_stream(accessed: PageBits, seconds: usize) -> Surveyed {
-        let mut stream = Stream { blocks: 1000, a_second: 100, accessed: vec![accessed; 1000], set: 0 };
-        let allowed = 0.2 * (stream.a_second * BLOCK_PAGES) as f64;
+    /// Surveys a program that comes round in ten seconds, at this interval, in tenths of a second. A fifth of its
+    /// accesses may find a clear accessed bit. At first the pages of all blocks that are `accessed` are so.
+    fn survey_stream(accessed: PageBits, seconds: usize, interval: usize) -> Surveyed {
+        let mut stream = Stream { blocks: 1000, a_tenth: 10, accessed: vec![accessed; 1000], set: 0 };
+        let allowed = 0.2 * (10 * stream.a_tenth * BLOCK_PAGES) as f64;
+        let elapsed = Duration::from_millis(100 * interval as u64);
         let mappings = [Mapping::anonymous(AddrRange::new(0, 1000 * BLOCK_SIZE).unwrap())].into();
         let mut rng = Pcg64Mcg::seed_from_u64(3);
         let (mut size, mut history) = (PanelSize::default(), Arc::new(PageHistory::default()));
         let (mut found, mut set) = (Vec::new(), Vec::new());
-        for second in 0..seconds {
-            stream.run(second);
+        for tenth in 0..10 * seconds {
+            stream.run(tenth);
             set.push(stream.set);
-            if second % 3 != 0 {
+            if tenth % interval != 0 {
                 continue;
             }
-            let time = Duration::from_secs(second as u64);
+            let time = Duration::from_millis(100 * tenth as u64);
             let panel = Panel { share: size.share(), target: TargetId::PhysicalMemory };
             let mut update = Arc::clone(&history).update(time).with_panel(panel);
             let read = |(nth, &accessed): (usize, &PageBits)| BlockPages {
@@ -184,16 +185,16 @@ mod tests {
                 ..BlockPages::default()
             };
             update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
-            let again = 3.0 * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
+            let again = elapsed.as_secs_f64() * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
             let chosen = update.choose(ClearLimits { again, clears: f64::INFINITY }, &mut rng);
             for block in &chosen.blocks {
                 stream.accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
             }
             update.note_cleared(&chosen.blocks);
-            size.learn(chosen.set_again, Duration::from_secs(3), allowed, f64::INFINITY);
+            size.learn(chosen.set_again, elapsed, allowed, f64::INFINITY);
             history = Arc::new(update.finish(time));
             let sums = history.sums(TargetId::PhysicalMemory, &mappings).total();
-            found.push((second, sums.within[2] as f64 / (BLOCK_SIZE as f64 * 500.0)));
+            found.push((tenth, sums.within[2] as f64 / (BLOCK_SIZE as f64 * 500.0)));
         }
         assert_eq!(WINDOWS[2], Duration::from_secs(5));
         Surveyed { found, set, allowed }
@@ -201,12 +202,12 @@ mod tests {
 
     #[test]
     fn a_program_that_streams_is_known_by_a_part_of_its_memory() {
-        let Surveyed { found, set, allowed } = survey_stream(PageBits::ALL, 300);
-        let mut late: Vec<f64> = found.iter().filter(|(second, _)| *second >= 60).map(|(_, share)| *share).collect();
+        let Surveyed { found, set, allowed } = survey_stream(PageBits::ALL, 300, 30);
+        let mut late: Vec<f64> = found.iter().filter(|(tenth, _)| *tenth >= 600).map(|(_, share)| *share).collect();
         late.sort_by(f64::total_cmp);
         let median = late[late.len() / 2];
         assert!((0.9..1.1).contains(&median), "{median} of what was accessed within 5 s, {late:.2?}");
-        let set = (set[299] - set[60]) as f64 / 240.0;
+        let set = (set[2999] - set[600]) as f64 / 240.0;
         assert!(set < allowed * 1.1, "{set} accessed bits a second, {allowed} allowed");
         assert!(set > allowed * 0.5, "{set} accessed bits a second, {allowed} allowed");
     }
@@ -215,10 +216,19 @@ mod tests {
     fn what_was_accessed_before_there_was_a_panel_is_not_taken_to_be_accessed_again() {
         // Before it is known that the program streams, all that it accesses is cleared, and the next survey finds it
         // where it was not.
-        let Surveyed { found, .. } = survey_stream(PageBits::NONE, 30);
-        let early: Vec<f64> = found.iter().filter(|(second, _)| *second >= 6).map(|(_, share)| *share).collect();
+        let Surveyed { found, .. } = survey_stream(PageBits::NONE, 30, 30);
+        let early: Vec<f64> = found.iter().filter(|(tenth, _)| *tenth >= 60).map(|(_, share)| *share).collect();
         let mean = early.iter().sum::<f64>() / early.len() as f64;
         assert!((0.9..1.15).contains(&mean), "{mean} of what was accessed within 5 s, {early:.2?}");
+    }
+
+    #[test]
+    fn the_first_turns_of_a_program_that_streams_are_known_whatever_the_interval() {
+        for interval in [17, 20, 23, 26, 30, 35] {
+            let Surveyed { found, .. } = survey_stream(PageBits::NONE, 16, interval);
+            let early: Vec<f64> = found.iter().filter(|(tenth, _)| *tenth >= 60).map(|(_, share)| *share).collect();
+            assert!(early.iter().all(|share| (0.93..1.07).contains(share)), "every {interval}: {early:.2?}");
+        }
     }
 
     #[test]
