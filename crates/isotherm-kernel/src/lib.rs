@@ -61,7 +61,7 @@ pub use housekeeping::{HousekeepingError, housekeeping_cpus};
 pub use listing::inner_pid;
 pub use maps::{CodeMapping, FileId, MappingNames, MappingUse, read_code_mappings, read_mapping_uses, read_mappings};
 pub use member::Member;
-pub use names::{command_line, memory_id, process_name, stat_field};
+pub use names::{command_line, has_arguments, memory_id, process_name, stat_field};
 pub use node_use::{NodeUseError, node_size, node_used_share};
 pub use nodes::{NodesError, memory_nodes, memory_tiers, nodes_with_memory};
 pub use pages::{RamError, TableError};

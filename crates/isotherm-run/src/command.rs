@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use isotherm_kernel::has_arguments;
 use isotherm_output::{Output, OutputError};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -93,9 +94,8 @@ impl Command {
 /// when the process has neither its arguments nor its mappings yet.
 fn wait_for_program(child: &mut Child) {
     let start = Instant::now();
-    let cmdline = format!("/proc/{}/cmdline", child.id());
-    let is_starting = || std::fs::read(&cmdline).is_ok_and(|arguments| arguments.is_empty());
-    while is_starting() && matches!(child.try_wait(), Ok(None)) && start.elapsed() < LONGEST_START {
+    let is_starting = |child: &mut Child| matches!(child.try_wait(), Ok(None)) && !has_arguments(child.id());
+    while is_starting(child) && start.elapsed() < LONGEST_START {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

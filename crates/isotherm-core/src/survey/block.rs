@@ -417,8 +417,8 @@ impl BlockState {
         new.set_again = known & new.clear & found.accessed;
         let was_idle = |page: &usize| new.last[*page] != before;
         new.revived = (new.set_again & new.exact).iter().filter(was_idle).collect();
-        // A page that was cleared by the survey before, by a sample or by another program, and that has stayed clear, was
-        // accessed before this interval. Any other page that is clear has stayed idle.
+        // A page that was cleared by the survey before, by a sample or by another program, and that has stayed clear,
+        // was accessed before this interval. Any other page that is clear has stayed idle.
         let turned_idle = clear & !(known & new.clear & new.exact);
         let now_accessed = new.set_again | if is_first { PageBits::NONE } else { appeared };
 
