@@ -6,8 +6,6 @@ use std::path::Path;
 
 use isotherm_core::{LONGEST_NAME, start_of, text_of};
 
-use crate::listing::ROOT;
-
 /// The name of process `pid`, from `comm` below `root`, which stands for `/`. A name that is no UTF-8 is as [`text_of`]
 /// has it.
 ///
@@ -44,9 +42,9 @@ pub fn command_line(root: &Path, pid: u32) -> String {
     start_of(&joined, LONGEST_NAME).into_owned()
 }
 
-/// Whether process `pid` has a command line. It has none while execve(2) is under way, nor if it has ended.
-pub fn has_arguments(pid: u32) -> bool {
-    !start_of_command_line(Path::new(ROOT), pid).is_empty()
+/// Whether process `pid` has a command line below `root`. It has none while execve(2) is under way, nor if it has ended.
+pub fn has_arguments(root: &Path, pid: u32) -> bool {
+    !start_of_command_line(root, pid).is_empty()
 }
 
 /// The first bytes of `cmdline`, one more than are kept. Empty if it cannot be read.

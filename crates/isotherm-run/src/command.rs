@@ -1,7 +1,7 @@
 //! The command that a run starts and ends with.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,8 @@ impl Command {
 /// when the process has neither its arguments nor its mappings yet.
 fn wait_for_program(child: &mut Child) {
     let start = Instant::now();
-    let is_starting = |child: &mut Child| matches!(child.try_wait(), Ok(None)) && !has_arguments(child.id());
+    let is_starting =
+        |child: &mut Child| matches!(child.try_wait(), Ok(None)) && !has_arguments(Path::new("/"), child.id());
     while is_starting(child) && start.elapsed() < LONGEST_START {
         std::thread::sleep(Duration::from_millis(1));
     }
