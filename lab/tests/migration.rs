@@ -52,7 +52,8 @@ fn idle_memory_is_demoted_and_hot_memory_is_promoted_and_its_content_stays() {
     });
     memory.check(&rounds);
     for report in reports("down-and-up") {
-        assert!(report.total.applied_bytes > 26 * MIB, "{report:?}");
+        // 15 % may stay on the fast node, and 15 % on the slow one.
+        assert!(report.total.applied_bytes > 22 * MIB, "{report:?}");
     }
     let [on_fast, on_slow] = [FAST, SLOW].map(|node| most_on("down-and-up", node));
     assert!(on_fast > on_slow && on_slow > 26 * MIB, "the surveys found {on_fast} and {on_slow} bytes at most");
