@@ -94,12 +94,13 @@ fn memory_goes_down_and_up_one_tier_at_a_time_and_its_content_stays() {
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn memory_goes_to_the_other_node_of_a_tier_if_the_nearest_is_full() {
-    let _filling = Filling::down_to(NEAR, 40 * MIB);
     let memory = Memory::of(32 * MIB);
     let range = memory.range();
     for (name, action) in
         [("demoted", "action: demote"), ("named", "action: migrate_cold, target_node: {first_with_room: [1, 2]}")]
     {
+        // Filled anew each time: other programs use some of the room in between.
+        let _filling = Filling::down_to(NEAR, 44 * MIB);
         let down = format!("access_rate: 0%, age: {{min: 1s}}, {action}, quota: {{bytes: 32M}}");
         let run = Running::start(&mut acting(name, &scheme("down", &down, range), &[std::process::id()], "2m"));
         eventually("all memory has left the fast node", || shares(range)[0] < 0.05);
