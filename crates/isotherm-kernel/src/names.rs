@@ -42,7 +42,7 @@ pub fn command_line(root: &Path, pid: u32) -> String {
     start_of(&joined, LONGEST_NAME).into_owned()
 }
 
-/// Whether process `pid` has a command line below `root`. It has none while execve(2) is under way, nor if it has ended.
+/// Whether process `pid` has a command line below `root`. It has none while execve(2) is under way, or after its end.
 pub fn has_arguments(root: &Path, pid: u32) -> bool {
     !start_of_command_line(root, pid).is_empty()
 }
