@@ -489,8 +489,9 @@ impl BlockState {
     /// Notes which pages the survey has cleared, and which it could not.
     pub(super) fn note_cleared(&mut self, pages: &ClearPages) {
         let cleared = pages.pages & self.present & !pages.unobservable;
-        self.unobservable = (self.unobservable | pages.unobservable & self.present) & !cleared;
-        self.refused = (self.refused | pages.unobservable & self.present) & !cleared;
+        let refused = pages.unobservable & self.present;
+        self.unobservable = (self.unobservable | refused) & !cleared;
+        self.refused = (self.refused | refused) & !cleared;
         self.clear |= cleared;
         self.cleared |= cleared;
         self.touched &= !self.unobservable;
