@@ -97,7 +97,7 @@ fn wait_for_program(child: &mut Child) {
     let is_starting =
         |child: &mut Child| matches!(child.try_wait(), Ok(None)) && !has_arguments(Path::new("/"), child.id());
     while is_starting(child) && start.elapsed() < LONGEST_START {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 
