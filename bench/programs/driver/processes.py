@@ -69,8 +69,8 @@ def major_faults(pids):
 
 
 def cpu_seconds(pids):
-    """The CPU time of the processes so far, in seconds."""
-    ticks = sum(_stat(pid, 11) + _stat(pid, 12) for pid in pids)
+    """The CPU time so far of the processes and of their children that have ended, in seconds."""
+    ticks = sum(_stat(pid, field) for pid in pids for field in range(11, 15))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
