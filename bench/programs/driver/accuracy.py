@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import recorder, truth
-from .catalogue import TARGETS
 from .processes import Failed, cpu_seconds, family
 from .table import mib, number, table
 
@@ -71,7 +70,7 @@ def ratio(found, low, high):
 def one_run(name, options, number_of_run):
     """Starts the program, measures, records, measures again."""
     with tempfile.TemporaryDirectory(prefix=f"isotherm-{name}-", ignore_cleanup_errors=True) as place:
-        target = TARGETS[name](Path(place))
+        target = options.targets[name](Path(place))
         try:
             target.begin()
             with Keeping(target):

@@ -1,9 +1,10 @@
 """What is measured: a program with its load."""
 
+import os
 import signal
 import subprocess
 
-from .processes import end, start, wait_for
+from .processes import Failed, end, start, wait_for
 
 
 class Target:
@@ -59,3 +60,15 @@ class Program(Target):
 
     def begin(self):
         self.root = self.run_until_ready(self.words(), stdin=subprocess.DEVNULL).pid
+
+
+class Running(Target):
+    """A program that runs already, with a load of its own."""
+
+    def __init__(self, place, pid):
+        super().__init__(place)
+        self.root = pid
+
+    def begin(self):
+        if not os.path.exists(f"/proc/{self.root}"):
+            raise Failed(f"there is no process {self.root}")
