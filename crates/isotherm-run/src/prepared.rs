@@ -41,7 +41,7 @@ const LEAST_SNAPSHOTS: u32 = 10;
 const WHOLE_MAPPINGS: &str =
     "the probe refs sees whole mappings: those that the ranges touch are watched from their start to their end";
 const FIRST_MAPPINGS: &str =
-    "the probe damon watches the memory that the mappings have now, and not what they grow by or what is mapped later";
+    "the probe damon watches the memory that mappings have now, not memory that they gain or that is mapped later";
 
 /// A run that has everything it needs, and has not started.
 ///

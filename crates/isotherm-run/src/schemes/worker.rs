@@ -382,9 +382,9 @@ fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
         _ => (format!("the schemes {}", names.join(", ")), "act"),
     };
     Some(format!(
-        "without a survey, {what} {acts} on whole regions, of which samples looked at single pages: they can hold \
-         pages that are in use, and no page is looked at again just before the action; leave out --survey off, and use \
-         the probe bpf or idle (isotherm doctor says what they need)"
+        "without a survey, {what} {acts} on whole regions, but samples check only single pages of them: a region \
+         can hold pages that are in use, and no page is checked again just before the action; leave out --survey off, \
+         and use the probe bpf or idle (isotherm doctor says what they need)"
     ))
 }
 
