@@ -3,15 +3,16 @@
 //! A [`Controller`] takes in the CPU time that was spent, and says how often to survey and to sample. It knows no
 //! clock: its driver measures. Two things keep the budget:
 //!
-//! - *Shares.* Surveys and samples get what they need if that fits the budget. Otherwise each gets half of it, and what
-//!   one does not need is for the other. Surveys get more than half if they would come rarely, because they alone say
-//!   how much memory is in use. Intervals follow from the share and from what the work costs on the mean.
-//! - *The balance.* A round or a part of a survey is spent at once, and paid for by the time until the next. What was
-//!   spent beyond that is saved again within seconds, in proportion, so that intervals change smoothly.
-//! - *The window.* A part of a survey, or a reading of the mappings, waits if the last ten seconds would cost more than
-//!   the budget with it: several dear pieces of work do not fall into the same ten seconds.
+//! - *Shares.* Surveys and samples get what they need if that fits the budget. Otherwise each gets half of it, and the
+//!   other may use the part that one does not need. Surveys get more than half if they would come rarely, because only
+//!   they show how much memory is in use. Intervals follow from the share and from the mean cost of the work.
+//! - *The balance.* The cost of a round, or of a part of a survey, is spent at once, and compensated by the time until
+//!   the next one. CPU time spent beyond that is saved again within seconds, in proportion, so that intervals change
+//!   smoothly.
+//! - *The window.* A part of a survey, or a reading of the mappings, waits if it would make the last ten seconds exceed
+//!   the budget. So several expensive pieces of work do not fall into the same ten seconds.
 //!
-//! The first two seconds are not counted: much is unknown then.
+//! The first two seconds are not counted, because much is unknown then.
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ pub struct Pace {
     pub survey_interval: Option<Duration>,
     /// The time from a round with samples to the next. `None` without samples.
     pub sampling_interval: Option<Duration>,
-    /// The share of one CPU that was spent lately: over the last ten seconds, about.
+    /// The share of one CPU that was spent recently: over about the last ten seconds.
     pub cpu: f64,
     /// Whether the budget does not suffice for the shortest intervals.
     pub is_limited: bool,
@@ -126,7 +127,7 @@ const MORE: f64 = 1.1;
 /// Of how many surveys the cost of a survey is the median.
 const RECENT: usize = 3;
 
-/// The time over which the share that was spent lately is a mean.
+/// The time over which the recently spent share is a mean.
 const LATELY: f64 = 10.0;
 
 /// The budget holds over each time of this length.
@@ -138,7 +139,7 @@ const WINDOW_STEP: Duration = Duration::from_millis(200);
 /// How many steps a window has, with the one that has begun.
 const WINDOW_STEPS: usize = 51;
 
-/// The longest time that a part of a survey, or a reading of the mappings, waits because much was spent lately.
+/// The longest time that a part of a survey, or a reading of the mappings, waits because much was spent recently.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Shares the budget out. See the documentation of the module.
@@ -163,7 +164,7 @@ pub struct Controller {
     round_clears: f64,
     /// The number of rounds with samples in an aggregation, at least 1.
     rounds: u32,
-    /// The shares of one CPU that were spent lately, on all work and on what is neither survey nor sampling.
+    /// The shares of one CPU that were spent recently, on all work and on work other than surveys and sampling.
     lately: f64,
     other: f64,
     /// When work that is neither was taken in last.
@@ -491,7 +492,7 @@ impl Controller {
         lost / (self.budget.targets * MOST_SAMPLES).max(1e-9)
     }
 
-    /// The share of one CPU that was spent lately on what is neither survey nor sampling.
+    /// The share of one CPU that was spent recently on work other than surveys and sampling.
     pub fn other(&self) -> f64 {
         self.other
     }

@@ -1,7 +1,7 @@
-//! Paces a monitor: takes in what its steps cost, and says how it goes on within the budget.
+//! Paces a monitor: takes the cost of its steps, and returns the intervals and settings that keep it within the budget.
 //!
-//! The driver of a monitor measures the CPU time of each step and hands it in. What it has to do with the answers is to
-//! set them in the monitor: the survey settings, the sparing, the gap between readings of the mappings, the attributes.
+//! The driver of a monitor measures the CPU time of each step and hands it in. It then sets the answers in the monitor:
+//! the survey settings, the sparing, the gap between readings of the mappings, and the attributes.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Access rates over sampling intervals of different lengths.
 //!
-//! A sample tells whether a page was accessed within its interval, so the share of samples that find an access says
-//! little without the interval. In accesses a second it can be compared, but a sample finds one access at most: where
-//! each sample finds one, there may be any number of them.
+//! A sample shows whether a page was accessed within its interval. So the share of samples that find an access means
+//! little without the interval. As accesses per second it can be compared, but a sample finds one access at most. If
+//! each sample finds one, there may be any number of accesses.
 
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //!
 //! A region is *steady* for `n` aggregations if in each of them its frequency moved by no more than the merge
 //! threshold, or by no more than chance explains. The number of rounds from one sample of a region to the next, its
-//! *stride*, grows with `n`. The samples that a steady region is spared count as in the aggregation before. When
+//! *stride*, grows with `n`. The samples that are not taken of a steady region count as in the aggregation before. When
 //! the samples that are still taken show a change, the region is sampled in every round again. So a change is not
-//! missed, but seen in fewer samples.
+//! missed, but it is detected with fewer samples.
 //!
 //! The method is isotherm's own; DAMON samples each region in every round. The constants were chosen by
 //! measurement: of the values tried, they save most CPU time among those that keep the precision and the recall of

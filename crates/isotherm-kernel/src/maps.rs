@@ -1,6 +1,6 @@
 //! Reads `/proc/PID/maps` and `/proc/PID/smaps` (`proc_pid_maps(5)`). The names in them are bytes, not text.
 //!
-//! A process chooses how many mappings it has, and what they are called. So what is kept of one process has a bound:
+//! A process chooses the number and the names of its mappings. So the memory that is kept for one process has a bound:
 //! equal names are one string, and long names are cut.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! One process of a run, and what it was like when it was read last.
+//! One process of a run, and its state at the last reading.
 
 use std::path::Path;
 use std::sync::Arc;

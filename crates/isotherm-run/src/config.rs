@@ -1,5 +1,5 @@
-//! The description of a run: one object that the command line, a program that embeds isotherm, and a configuration file
-//! make.
+//! The description of a run: one object, which the command line, a program that embeds isotherm, or a configuration
+//! file creates.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

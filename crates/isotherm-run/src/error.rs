@@ -1,4 +1,4 @@
-//! Why a run cannot be made, or cannot go on.
+//! The reasons why a run cannot be prepared, or cannot continue.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a run tells its sinks.
+//! The events that a run sends to its sinks.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Measures what the threads of a run cost, for the budget, and tells what the run has settled on.
+//! Measures the CPU time of the threads of a run, for the budget, and reports the intervals that the run has settled
+//! on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,17 +1,17 @@
-//! What holds for a run from its beginning.
+//! The properties of a run that are fixed at its start.
 
 use std::time::Duration;
 
 use isotherm_core::{Attributes, Budget, Granularity};
 use isotherm_record::Header;
 
-/// The name in a header of intervals that follow from what is observed.
+/// The name in a header of intervals that adapt to the observed accesses.
 pub(crate) const AUTO: &str = "auto";
 
-/// The name in a header of intervals that stay as they are.
+/// The name in a header of intervals that are fixed.
 pub(crate) const FIXED: &str = "fixed";
 
-/// What holds for a run from its beginning.
+/// The properties of a run that are fixed at its start.
 #[derive(Clone, Debug)]
 pub struct Properties {
     /// The name of the probe, such as `bpf`; `simulation`; or the name that a replayed recording has.

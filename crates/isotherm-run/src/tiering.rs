@@ -1,8 +1,8 @@
 //! The schemes that keep hot memory in the fast tier, as text in the language of schemes.
 //!
-//! For each node with a faster tier above, one scheme promotes what is in use; for each node with a slower tier below,
-//! one demotes what is idle. The goals of both overlap, so that both directions settle: memory is promoted until the
-//! fast node is almost full, and demoted only while less than a little of it is free.
+//! For each node with a faster tier above it, one scheme promotes memory in use. For each node with a slower tier below
+//! it, one scheme demotes idle memory. The goals of both overlap, so that both directions settle: memory is promoted
+//! until the fast node is almost full, and demoted only while less than a little of it is free.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! The thread of a live run that makes marks of USDT probes, beside the monitor.
+//! The thread of a live run that makes marks from hits of USDT probes, in parallel with the monitor.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

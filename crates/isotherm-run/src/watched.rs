@@ -1,4 +1,4 @@
-//! The processes of a run, for a thread that watches them beside the monitor.
+//! The processes of a run, for a thread that watches them in parallel with the monitor.
 
 use std::collections::HashMap;
 

@@ -19,7 +19,7 @@ use crate::{
 use rounds::Round;
 use survey::{Blocks, Pass};
 
-/// Why a run cannot go on.
+/// The reason why a run cannot continue.
 #[derive(Debug, Error)]
 pub enum MonitorError {
     /// The probe failed.

@@ -1,4 +1,4 @@
-//! Actions: what a scheme does to the memory that it wants.
+//! Actions: what a scheme does to the memory that it selects.
 
 use std::fmt;
 

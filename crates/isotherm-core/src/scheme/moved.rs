@@ -1,13 +1,13 @@
-//! What schemes have moved between memory nodes, so that memory does not go to and fro.
+//! The memory that schemes have moved between nodes, so that it does not move back and forth.
 //!
-//! Three rules hold without any setting. They are about the time that a move needs to pay off: a move costs the time of
-//! a copy, and memory in the wrong place costs a little with each access.
+//! Three rules hold without any setting. They concern the time that a move needs to pay off: a move costs the time of a
+//! copy, and memory on the wrong node costs a little time with each access.
 //!
 //! - Hot memory is moved only after two looks have found it hot ([`LOOKS`]). One look also finds memory that is used
 //!   once, such as a file that is read from its start to its end. Linux's NUMA balancing asks for two faults for the
 //!   same reason (`should_numa_migrate_memory`).
 //! - What was moved is not moved back for a while ([`COOL_DOWN`]).
-//! - A scheme of whose moves more than a tenth is undone within a minute gets less of its quota
+//! - If more than a tenth of the moves of a scheme is undone within a minute, the scheme gets less of its quota
 //!   ([`WINDOW`], and the module `slowdown`).
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The slowdown of a scheme: how much of its quota is in force, by how much of what it freed comes back soon.
+//! The slowdown of a scheme: how much of its quota is in force, depending on how much of the freed memory comes back
+//! soon.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! comes back.
 //!
 //! Memory that was moved comes back if a scheme of the other direction moves it. Memory that was freed comes back if it
-//! is in memory again. Where there is a survey, its present pages tell that. Otherwise the pages are looked at once,
+//! is in memory again. With a survey, the present pages of the survey show this. Otherwise the pages are checked once,
 //! when the time is over.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Estimates what is not known of pages from the pages of which it is known.
+//! Estimates unknown accesses of pages from pages whose accesses are known.
 
 use super::PageSums;
 use super::block::LAGS;

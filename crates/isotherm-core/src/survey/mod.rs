@@ -1,14 +1,15 @@
 //! The survey: every present page of a target is read once a *survey interval*.
 //!
-//! Sampling says how often memory is accessed. The survey says whether, where and since when, page by page. Reading
-//! is cheap; clearing is not, because the target must set each cleared accessed bit again. Therefore
+//! Sampling measures how often memory is accessed. The survey finds, page by page, whether memory was accessed, where,
+//! and since when it has been idle. Reading is cheap. Clearing is not, because the target must set each cleared
+//! accessed bit again. Therefore
 //!
 //! - a page that is not accessed stays clear, and needs no more than reading: *cold is exact*;
 //! - a page that was idle and is found accessed is always cleared again;
 //! - of a block of pages that has been hot for several surveys, a random eighth is cleared, and stands for the rest:
 //!   *hot is sampled*;
-//! - the number of clears in a survey has a bound. What the bound leaves out is *unknown*: its accessed bit says only
-//!   that it was accessed at some time since it was mapped.
+//! - the number of clears in a survey has a bound. Memory that the bound leaves out is *unknown*: a set accessed bit
+//!   means only that the page was accessed at some time since it was mapped.
 //!
 //! The history of pages and the choice of the pages to clear are here. A [`Survey`] reads and clears.
 

@@ -1,4 +1,4 @@
-//! Windows of time before a survey, and what each holds of the pages by their last access.
+//! Windows of time before a survey, and the pages whose last access lies in each window.
 
 use std::time::Duration;
 

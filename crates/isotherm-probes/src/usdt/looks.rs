@@ -1,5 +1,5 @@
-//! When the files of a process are looked at: when it joins or executes a new program, and again and again after that,
-//! because a process maps libraries at any time. The gap doubles from look to look.
+//! The times at which the files of a process are checked: when it joins or executes a new program, and again and again
+//! after that, because a process maps libraries at any time. The gap doubles from look to look.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

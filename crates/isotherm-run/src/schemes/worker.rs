@@ -1,4 +1,5 @@
-//! The schemes' thread of a live run: it acts beside the monitor, so that no action delays a sampling round.
+//! The thread of the schemes in a live run: it acts in parallel with the monitor, so that no action delays a sampling
+//! round.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

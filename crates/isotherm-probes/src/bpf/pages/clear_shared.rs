@@ -1,4 +1,4 @@
-//! Clears the shared pages of a target with `/proc/PID/clear_refs`, and tells which pages that has cleared.
+//! Clears the shared pages of a target with `/proc/PID/clear_refs`, and reports which pages were cleared.
 
 use std::path::Path;
 use std::time::Instant;
