@@ -40,7 +40,7 @@ pub trait MappingSurvey {
     /// of the target.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A target that has just ended has no mappings.
+    /// Fails only if the run cannot continue. A target that has just ended has no mappings.
     fn read_and_clear(&mut self, target: &TargetSpace) -> Result<Vec<MappingRead>, BoxError>;
 }
 

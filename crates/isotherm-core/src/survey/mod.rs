@@ -141,7 +141,7 @@ pub trait Survey {
     /// Begins a survey of all targets.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn begin(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
@@ -151,7 +151,7 @@ pub trait Survey {
     /// the last survey counts as accessed.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A target that has just ended has no blocks.
+    /// Fails only if the run cannot continue. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError>;
 
     /// Reads pages of `target` between two parts of a survey, for which it changes nothing. Appends to `blocks`, in the
@@ -159,7 +159,7 @@ pub trait Survey {
     /// `target`. They may hold other pages too. A survey that cannot look appends none.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn look(
         &mut self,
         _target: &TargetSpace,
@@ -175,7 +175,7 @@ pub trait Survey {
     /// known.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn frames(&mut self, _target: TargetId, _found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
         Ok(false)
     }
@@ -184,7 +184,7 @@ pub trait Survey {
     /// of addresses. Of pages whose node is not known, and if all memory is on one node, nothing is told.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn nodes(&mut self, _target: TargetId, _found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {
         Ok(())
     }
@@ -207,6 +207,6 @@ pub trait Survey {
     /// the work that the target has if it accesses all of them again.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A page that cannot be cleared is added to the unobservable ones.
+    /// Fails only if the run cannot continue. A page that cannot be cleared is added to the unobservable ones.
     fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError>;
 }
