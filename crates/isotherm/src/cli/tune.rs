@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{PhysicalOptions, WatchOptions};
 
-/// Find suitable attributes for a process and its working set, and give advice on its memory
+/// Find suitable attributes and the working set of a process, and give advice on its memory
 ///
 /// isotherm watches as `record` does, for 30 seconds unless --duration says otherwise, and then prints the attributes
 /// that it has settled on, as options of `isotherm record`; the working set over windows from a second to the time

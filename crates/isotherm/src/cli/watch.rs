@@ -267,9 +267,9 @@ pub enum ProbeChoice {
 /// Whether memory that several processes map is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SharedChoice {
-    /// If it delays page faults and mmap of a process for less than --shared-hold at a time, and costs it no more
-    /// than half a percent of its time, or what else is allowed. A cgroup is aged only if targets have at least
-    /// half of its memory
+    /// If this delays page faults and mmap of a process for less than --shared-hold at a time, and costs the process no
+    /// more than half a percent of its time, or the share that is allowed instead. A cgroup is aged only if targets
+    /// have at least half of its memory
     Auto,
     /// In every survey: clear_refs delays page faults for 8 to 20 ms for each GiB of the process
     Always,
