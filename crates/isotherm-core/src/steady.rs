@@ -146,7 +146,7 @@ pub(crate) fn has_turned((last, before): (u32, u32), (seen, taken): (u32, u32), 
     chance < UNLIKELY
 }
 
-/// What is less likely than this is a change.
+/// Samples with a lower probability than this count as a change.
 const UNLIKELY: f64 = 0.001;
 
 /// With fewer samples than this, nothing is clear: a page that is used all the time is missed while its user is not

@@ -157,16 +157,16 @@ pub enum RunError {
     /// A scheme file is wrong. The text has a line for each error: file, line, column, and what is wrong.
     #[error("{0}")]
     SchemeFile(Diagnostics),
-    /// A scheme asks for what does not work here.
+    /// A scheme needs something that does not work here.
     #[error(transparent)]
     Scheme(#[from] Unsupported),
-    /// Schemes could not go on.
+    /// Schemes could not continue.
     #[error("the schemes cannot continue")]
     Schemes(#[source] BoxError),
     /// The recording could not be written or read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The monitor could not go on.
+    /// The monitor could not continue.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
     /// The mappings of the targets can no longer be read.

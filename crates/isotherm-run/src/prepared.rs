@@ -462,7 +462,8 @@ fn without_repetitions(probes: Vec<UsdtProbe>) -> Option<Vec<UsdtProbe>> {
     (!probes.is_empty()).then_some(probes)
 }
 
-/// The command as a target, and what else the selection names: the run ends with the command. `None` if it has ended.
+/// The command as a target, and all other processes that the selection names: the run ends with the command. `None` if
+/// it has ended.
 fn follow(command: &Start, selection: Selection) -> Result<Option<Processes>, RunError> {
     let Start::Started { pid } = command else { return Err(ConfigError::NoTarget.into()) };
     match Processes::select(Selection { any: vec![Selector::Pid(*pid)], ..selection }) {

@@ -16,17 +16,17 @@ pub(crate) const FIXED: &str = "fixed";
 pub struct Properties {
     /// The name of the probe, such as `bpf`; `simulation`; or the name that a replayed recording has.
     pub probe: String,
-    /// The smallest piece of memory that one answer of the probe speaks for.
+    /// The smallest piece of memory that one answer of the probe is about.
     pub granularity: Granularity,
-    /// The attributes that the run begins with; `None` if a replayed recording does not tell them.
+    /// The attributes that the run begins with; `None` if a replayed recording does not have them.
     pub attributes: Option<Attributes>,
     /// Whether pages are sampled.
     pub samples: bool,
     /// Whether all pages are surveyed.
     pub surveys: bool,
-    /// What the run may cost; `None` if it has no budget, as a simulation.
+    /// The bounds on the cost of the run; `None` if it has no budget, as a simulation.
     pub budget: Option<Budget>,
-    /// Whether the intervals follow from what is observed; `None` if a replayed recording does not tell.
+    /// Whether the intervals adapt to the observed accesses; `None` if a replayed recording does not say.
     pub tunes_intervals: Option<bool>,
 }
 

@@ -45,14 +45,14 @@ impl Helpers {
     }
 }
 
-/// What the source's thread leaves.
+/// The result of the source's thread.
 struct Ended {
     reason: EndReason,
     snapshots: u64,
     lasted: Duration,
 }
 
-/// What came of a run.
+/// The summary of a run.
 #[derive(Debug)]
 pub struct Summary {
     /// Why it ended. Never [`EndReason::Failed`]: a failed run is an error of [`Session::wait`].
@@ -111,7 +111,7 @@ impl Session {
     /// Waits until the run is over and every sink has taken its last event.
     ///
     /// # Errors
-    /// What ended the run before its time: the error of a sink, of the schemes, or of the source.
+    /// The error that ended the run early: of a sink, of the schemes, or of the source.
     pub fn wait(mut self) -> Result<Summary, Arc<RunError>> {
         self.join()
     }

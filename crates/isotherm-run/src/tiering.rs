@@ -29,7 +29,7 @@ const LEAST_TIME: Duration = Duration::from_micros(100);
 /// For how long memory was idle that is demoted.
 const IDLE: &str = "10s";
 
-/// What the schemes keep to.
+/// The limits of the schemes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How many bytes are moved in a second at most.

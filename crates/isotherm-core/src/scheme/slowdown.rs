@@ -31,11 +31,11 @@ const LEAST_PACE: Duration = Duration::from_secs(1);
 pub(crate) struct Slowdown {
     share: f64,
     judged: Duration,
-    /// What has not been judged yet.
+    /// The memory that has not been evaluated yet.
     tally: Tally,
 }
 
-/// What was judged.
+/// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub tally: Tally,

@@ -64,7 +64,7 @@ impl Tuner {
         self.quota as u64
     }
 
-    /// Takes in the `score` of the goals after a period; 1 means reached exactly. `exhausted` says whether the
+    /// Takes the `score` of the goals after a period; 1 means reached exactly. `exhausted` says whether the
     /// scheme used most of its quota: a quota that is not used does not grow.
     pub(crate) fn period(&mut self, score: f64, exhausted: bool, ceiling: Option<u64>) {
         if score.is_nan() {

@@ -119,8 +119,8 @@ pub struct BlockFrames<'a> {
     pub pages: PageBits,
     /// The pages in swap whose places are given.
     pub swapped: PageBits,
-    /// Of each of `pages` the number of its page frame, and of each of `swapped` a number for its place in swap, which
-    /// differs from those of all other places. The others have any number.
+    /// For each of `pages` the number of its page frame, and for each of `swapped` a number that identifies its place
+    /// in swap. The entries of other pages have any value.
     pub frames: &'a [u64; BLOCK_PAGES],
 }
 
@@ -181,7 +181,8 @@ pub trait Survey {
     }
 
     /// Calls `found` with the memory nodes of pages of `target` in the part that the survey has just read, in the order
-    /// of addresses. Of pages whose node is not known, and if all memory is on one node, nothing is told.
+    /// of addresses. `found` is not called for pages whose node is not known, and not at all if all memory is on one
+    /// node.
     ///
     /// # Errors
     /// Fails only if the run cannot continue.
@@ -189,7 +190,7 @@ pub trait Survey {
         Ok(())
     }
 
-    /// Whether the survey tells which pages are in swap.
+    /// Whether the survey finds which pages are in swap.
     fn knows_swap(&self) -> bool {
         false
     }

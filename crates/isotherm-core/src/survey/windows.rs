@@ -94,7 +94,7 @@ impl Begun {
 /// little more rarely than surveys come, or all of them once.
 const MOST_DECAY: f64 = 2.0 * std::f64::consts::LN_2;
 
-/// Of fewer pages, it says little how many were accessed last in each interval.
+/// With fewer pages, the numbers that were accessed last in each interval are not significant.
 const FEW: f64 = 64.0;
 
 impl Windows {

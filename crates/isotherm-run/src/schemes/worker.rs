@@ -33,7 +33,7 @@ const MEMORY_USE_SHARE: u32 = 1000;
 
 type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
 
-/// Opens the probe that tells which pages are young.
+/// Opens the probe that finds which pages are young.
 fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
     Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
 }
@@ -47,8 +47,8 @@ pub(crate) struct PreparedSchemes {
 }
 
 impl PreparedSchemes {
-    /// Reads the schemes and tries what they ask for. `look` tells which pages are young; page tables tell it if it is
-    /// `None`. `surveyed` says whether the run has surveys.
+    /// Reads the schemes and tests what they need. `look` finds which pages are young; if it is `None`, page tables are
+    /// read for that. `surveyed` says whether the run has surveys.
     pub(crate) fn new(
         options: SchemeOptions,
         look: Option<Box<dyn AccessProbe + Send>>,
@@ -373,7 +373,7 @@ fn longest_aggregation(engine: &Engine) -> Option<Duration> {
     engine.schemes().try_fold(Duration::MAX, |least, scheme| Some(least.min(scheme.longest_aggregation()?)))
 }
 
-/// What the user should know of schemes that take memory away by samples alone. `None` without such schemes.
+/// The warning about schemes that take memory away by samples only. `None` without such schemes.
 fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
     let names: Vec<&str> =
         schemes.filter(|scheme| scheme.action.kind().takes_away()).map(|scheme| &*scheme.name).collect();
@@ -389,7 +389,7 @@ fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
     ))
 }
 
-/// What is said of the time for which targets were stopped, in all and at most. A long stop is a warning.
+/// The notice about the time for which targets were stopped, in all and at most. A long stop is a warning.
 fn stops(all: Duration, longest: Duration) -> Option<(Severity, String)> {
     let severity = if longest > LONG_STOP { Severity::Warning } else { Severity::Info };
     let text = format!("targets were stopped for {all:.1?} for calls inside them, for {longest:.1?} at most");
