@@ -25,7 +25,7 @@ const LATER: usize = 2 << 10;
 pub(super) struct Explored {
     /// The addresses of the blocks that had pages, in memory or in swap, when they were read last.
     known: BTreeSet<u64>,
-    /// Where the next survey goes on in large mappings.
+    /// Where the next survey continues in large mappings.
     next: u64,
     was_read: bool,
 }

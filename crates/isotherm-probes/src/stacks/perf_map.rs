@@ -16,7 +16,7 @@ use isotherm_kernel::inner_pid;
 /// A longer file is not read, in bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// Of a file with more functions, the first ones are taken.
+/// If a file has more functions, the first ones are taken.
 const MOST: usize = 1 << 20;
 
 /// The functions of a process that it has made itself.
