@@ -1,4 +1,4 @@
-//! A process that actions are made on, held so that they reach no other one.
+//! A process that actions are made on. It is held open, so that no action reaches another process.
 
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_kernel::madvise::{Advice, advise};

@@ -1,4 +1,4 @@
-//! Attributes as they are asked for: what is left open follows from the probe.
+//! Attributes as the user asks for them; those that are left open follow from the probe.
 
 use std::time::Duration;
 

@@ -3,15 +3,16 @@
 //! A [`Controller`] takes in the CPU time that was spent, and says how often to survey and to sample. It knows no
 //! clock: its driver measures. Two things keep the budget:
 //!
-//! - *Shares.* Surveys and samples get what they need if that fits the budget. Otherwise each gets half of it, and what
-//!   one does not need is for the other. Surveys get more than half if they would come rarely, because they alone say
-//!   how much memory is in use. Intervals follow from the share and from what the work costs on the mean.
-//! - *The balance.* A round or a part of a survey is spent at once, and paid for by the time until the next. What was
-//!   spent beyond that is saved again within seconds, in proportion, so that intervals change smoothly.
-//! - *The window.* A part of a survey, or a reading of the mappings, waits if the last ten seconds would cost more than
-//!   the budget with it: several dear pieces of work do not fall into the same ten seconds.
+//! - *Shares.* Surveys and samples get what they need if that fits the budget. Otherwise each gets half of it, and the
+//!   other may use the part that one does not need. Surveys get more than half if they would come rarely, because only
+//!   they show how much memory is in use. Intervals follow from the share and from the mean cost of the work.
+//! - *The balance.* The cost of a round, or of a part of a survey, is spent at once, and compensated by the time until
+//!   the next one. CPU time spent beyond that is saved again within seconds, in proportion, so that intervals change
+//!   smoothly.
+//! - *The window.* A part of a survey, or a reading of the mappings, waits if it would make the last ten seconds exceed
+//!   the budget. So several expensive pieces of work do not fall into the same ten seconds.
 //!
-//! The first two seconds are not counted: much is unknown then.
+//! The first two seconds are not counted, because much is unknown then.
 
 use std::time::Duration;
 
@@ -39,17 +40,17 @@ impl Default for Budget {
     }
 }
 
-/// What it takes to clear a page: 65 to 95 ns (November 2026, on a virtual machine).
+/// The CPU time to clear a page: 65 to 95 ns (November 2026, on a virtual machine).
 const CLEAR: Duration = Duration::from_nanos(88);
 
-/// What a run settled on, and what it costs.
+/// The intervals that a run has settled on, and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// The time from a survey to the next. `None` without surveys.
     pub survey_interval: Option<Duration>,
     /// The time from a round with samples to the next. `None` without samples.
     pub sampling_interval: Option<Duration>,
-    /// The share of one CPU that was spent lately: over the last ten seconds, about.
+    /// The share of one CPU that was spent recently: over about the last ten seconds.
     pub cpu: f64,
     /// Whether the budget does not suffice for the shortest intervals.
     pub is_limited: bool,
@@ -94,11 +95,11 @@ const LEAST: f64 = 0.1;
 const RARE: Duration = Duration::from_secs(3);
 const MOST_SURVEYS: f64 = 0.75;
 
-/// What it takes to read a block is known only beside what else a survey does. So what a page counts as, in blocks, is
-/// at most twice as much as usual, and at least so many times less.
+/// The cost of reading a block is known only together with the other work of a survey. So the cost of a page, in
+/// blocks, is at most twice the usual cost, and at least the usual cost divided by this number.
 const MOST_RATIO: f64 = 50.0;
 
-/// Surveys clear no more than lets them come this often, unless reading alone takes two thirds of that time.
+/// Surveys limit their clears so that they can come this often, unless reading alone takes two thirds of that time.
 const WANTED: Duration = Duration::from_secs(2);
 
 /// The part of what the targets may lose that samples may take.
@@ -123,22 +124,22 @@ const FIRST_EVERY: f64 = 10.0;
 /// once.
 const MORE: f64 = 1.1;
 
-/// Of how many surveys the cost of a survey is the median.
+/// The number of surveys over which the cost of a survey is the median.
 const RECENT: usize = 3;
 
-/// The time over which the share that was spent lately is a mean.
+/// The time over which the recently spent share is a mean.
 const LATELY: f64 = 10.0;
 
 /// The budget holds over each time of this length.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What was spent is known in steps of this length.
+/// The length of the steps in which the spent CPU time is known.
 const WINDOW_STEP: Duration = Duration::from_millis(200);
 
 /// How many steps a window has, with the one that has begun.
 const WINDOW_STEPS: usize = 51;
 
-/// The longest time that a part of a survey, or a reading of the mappings, waits because much was spent lately.
+/// The longest time that a part of a survey, or a reading of the mappings, waits because much was spent recently.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Shares the budget out. See the documentation of the module.
@@ -163,7 +164,7 @@ pub struct Controller {
     round_clears: f64,
     /// The number of rounds with samples in an aggregation, at least 1.
     rounds: u32,
-    /// The shares of one CPU that were spent lately, on all work and on what is neither survey nor sampling.
+    /// The shares of one CPU that were spent recently, on all work and on work other than surveys and sampling.
     lately: f64,
     other: f64,
     /// When work that is neither was taken in last.
@@ -232,8 +233,8 @@ struct SurveyCost {
 }
 
 impl SurveyCost {
-    /// What a whole survey costs: the median of the last ones, because one that takes much longer says little about the
-    /// next. `None` before the end of the first.
+    /// The cost of a whole survey: the median of the last ones, because a survey that takes much longer is a poor
+    /// estimate of the next. `None` before the end of the first.
     fn whole(&self) -> Option<f64> {
         // The first survey has more to do than others: it stands for them only until there is one.
         let known = if self.ended > 1 { self.ended - 1 } else { self.ended };
@@ -371,13 +372,13 @@ impl Controller {
         (surveys, (share - surveys).max(least))
     }
 
-    /// What a part of a survey and a round with samples cost together. They are spent at once, and paid for by the time
-    /// until the next.
+    /// The cost of a part of a survey and a round with samples together. It is spent at once, and compensated by the
+    /// time until the next.
     fn piece(&self) -> f64 {
         self.expected_part() + if self.bounds_samples { self.round.unwrap_or(0.0) } else { 0.0 }
     }
 
-    /// What the next part of a survey is expected to cost.
+    /// The expected cost of the next part of a survey.
     fn expected_part(&self) -> f64 {
         let block = self.survey.block.unwrap_or(0.0);
         (self.part_blocks() * block).min(self.survey.whole().unwrap_or(f64::INFINITY))
@@ -458,9 +459,9 @@ impl Controller {
         (reading / 2.0).max(share * WANTED.as_secs_f64() - reading) / self.budget.clear.as_secs_f64().max(1e-9)
     }
 
-    /// Of how many rounds one has samples from now on. `sampling` is the sampling interval in force, and `samples` the
-    /// number of rounds of an aggregation. The first round of each aggregation has samples, so that an aggregation has
-    /// a whole number of them, at least one.
+    /// The number of rounds of which one has samples from now on. `sampling` is the sampling interval in force, and
+    /// `samples` the number of rounds of an aggregation. The first round of each aggregation has samples, so that an
+    /// aggregation has a whole number of them, at least one.
     pub fn every(&mut self, sampling: Duration, samples: u32) -> u32 {
         let every = match self.round {
             None => FIRST_EVERY,
@@ -491,7 +492,7 @@ impl Controller {
         lost / (self.budget.targets * MOST_SAMPLES).max(1e-9)
     }
 
-    /// The share of one CPU that was spent lately on what is neither survey nor sampling.
+    /// The share of one CPU that was spent recently on work other than surveys and sampling.
     pub fn other(&self) -> f64 {
         self.other
     }

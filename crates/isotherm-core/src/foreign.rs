@@ -92,8 +92,8 @@ fn escapes(text: &[u8]) -> impl Iterator<Item = usize> {
     text.windows(4).enumerate().filter(move |(_, four)| is_escape(four)).map(|(at, _)| at)
 }
 
-/// The text of a name of the kernel of at most `most` bytes. Of a longer one, `…` and its end: the end of a path tells
-/// more than its beginning.
+/// The text of a name of the kernel. A name of more than `most` bytes becomes `…` and its end, because the end of a
+/// path is more informative than its beginning.
 pub fn end_of(bytes: &[u8], most: usize) -> Cow<'_, str> {
     if bytes.len() <= most {
         return text_of(bytes);
@@ -106,7 +106,7 @@ pub fn end_of(bytes: &[u8], most: usize) -> Cow<'_, str> {
     format!("…{}", text_of(end)).into()
 }
 
-/// The text of a command line of at most `most` bytes. Of a longer one, its beginning and `…`.
+/// The text of a command line. One of more than `most` bytes becomes its beginning and `…`.
 pub fn start_of(bytes: &[u8], most: usize) -> Cow<'_, str> {
     if bytes.len() <= most {
         return text_of(bytes);

@@ -1,15 +1,15 @@
 //! Sampling intervals that follow from what is observed.
 //!
 //! The rule is that of the monitoring intervals goal of DAMON (Linux 6.15, `Documentation/mm/damon/design.rst`,
-//! "Monitoring Intervals Auto-tuning"): of all accesses that samples could observe, a given share is to be observed. If
-//! fewer are observed, samples are taken over a longer interval, in which more memory is accessed. The aggregation
+//! "Monitoring Intervals Auto-tuning"): samples should observe a given share of all accesses that they could observe.
+//! If they observe fewer, samples are taken over a longer interval, in which more memory is accessed. The aggregation
 //! interval stays in proportion.
 //!
-//! Three things differ. The share is also taken of the memory that the last survey found in use, so that a little hot
-//! memory beside much cold memory is not sampled ever more slowly. And the interval moves with the square root of how
-//! far the share is from its goal, so that it approaches its value from one side and never swings around it. And the
-//! budget raises the interval at once: an aggregation has at least one round with samples, so that rounds that the
-//! budget does not allow would be taken until the interval is long enough.
+//! Three things differ. First, the share is also computed for the memory that the last survey found in use, so that a
+//! little hot memory next to much cold memory is not sampled more and more slowly. Second, the interval changes by the
+//! square root of the ratio of the share to its goal, so that it approaches its value from one side and never swings
+//! around it. Third, the budget raises the interval at once. Otherwise, since an aggregation has at least one round
+//! with samples, rounds that the budget does not allow would be taken until the interval is long enough.
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //!
 //! The method is that of DAMON (SeongJae Park et al., "Profiling Dynamic Data Access Patterns with Controlled
 //! Overhead and Quality", Middleware Industry 2019; Linux `Documentation/mm/damon/design.rst`). Neighbouring pages
-//! of equal access frequency form a region. One page of a region is sampled and speaks for all of it. Regions are
-//! merged and split so that their number stays between two bounds.
+//! of equal access frequency form a region. One page of a region is sampled and represents the whole region. Regions
+//! are merged and split so that their number stays between two bounds.
 //!
 //! - [`Monitor`] samples the memory of targets. It asks an [`AddressSpace`] what is mapped and an [`AccessProbe`]
 //!   which pages were accessed, and hands a [`Snapshot`] of all regions to a [`Sink`] once an aggregation interval.

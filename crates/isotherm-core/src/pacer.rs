@@ -1,7 +1,7 @@
-//! Paces a monitor: takes in what its steps cost, and says how it goes on within the budget.
+//! Paces a monitor: takes the cost of its steps, and returns the intervals and settings that keep it within the budget.
 //!
-//! The driver of a monitor measures the CPU time of each step and hands it in. What it has to do with the answers is to
-//! set them in the monitor: the survey settings, the sparing, the gap between readings of the mappings, the attributes.
+//! The driver of a monitor measures the CPU time of each step and hands it in. It then sets the answers in the monitor:
+//! the survey settings, the sparing, the gap between readings of the mappings, and the attributes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct PaceOptions {
     pub budget: Budget,
     /// Whether the budget bounds samples too. If not, all rounds have samples.
     pub spares: bool,
-    /// Whether the budget bounds readings of the mappings, and is told.
+    /// Whether the budget bounds readings of the mappings, and is reported.
     pub has_budget: bool,
     /// Whether pages are sampled.
     pub samples: bool,
@@ -168,7 +168,7 @@ impl Pacer {
         self.accounted = now;
     }
 
-    /// Takes in a snapshot that was made with `attributes`. Returns the attributes to go on with, if they are others.
+    /// Takes a snapshot that was made with `attributes`. Returns the attributes to continue with, if they differ.
     pub fn aggregated(&mut self, snapshot: &Snapshot, attributes: Attributes) -> Option<Attributes> {
         self.account(snapshot.time);
         let sampling = attributes.sampling();
@@ -184,7 +184,7 @@ impl Pacer {
         self.tuner = None;
     }
 
-    /// Whether the budget is told.
+    /// Whether the budget is reported.
     pub fn has_budget(&self) -> bool {
         self.has_budget
     }
@@ -210,12 +210,12 @@ impl Pacer {
         if self.has_budget { self.most_join as usize } else { MOST_JOIN }
     }
 
-    /// Of how many rounds one has samples from now on.
+    /// The number of rounds of which one has samples from now on.
     pub fn every(&mut self, attributes: Attributes) -> u32 {
         if self.spares { self.controller.every(attributes.sampling(), attributes.samples()) } else { 1 }
     }
 
-    /// What the run has settled on.
+    /// The intervals that the run has settled on.
     pub fn pace(&mut self, attributes: Attributes) -> Pace {
         let pace = self.controller.pace(attributes.sampling(), attributes.samples());
         let every = self.every(attributes);

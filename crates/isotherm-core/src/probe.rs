@@ -52,13 +52,13 @@ pub trait AccessProbe {
     /// read the mappings again.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A target that has just ended is no error.
+    /// Fails only if the run cannot continue. A target that has just ended is no error.
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError>;
 
     /// Marks the page of each sample as not accessed, so that a later access can be seen.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A page that cannot be cleared is [`Observation::Unobservable`] at the
+    /// Fails only if the run cannot continue. A page that cannot be cleared is [`Observation::Unobservable`] at the
     /// next read.
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError>;
 
@@ -66,7 +66,7 @@ pub trait AccessProbe {
     /// slices have the same length.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError>;
 
     /// How many pages the probe has cleared since it was made. Clearing is the part of its work that slows the

@@ -1,8 +1,8 @@
 //! Access rates over sampling intervals of different lengths.
 //!
-//! A sample tells whether a page was accessed within its interval, so the share of samples that find an access says
-//! little without the interval. In accesses a second it can be compared, but a sample finds one access at most: where
-//! each sample finds one, there may be any number of them.
+//! A sample shows whether a page was accessed within its interval. So the share of samples that find an access means
+//! little without the interval. As accesses per second it can be compared, but a sample finds one access at most. If
+//! each sample finds one, there may be any number of accesses.
 
 use std::time::Duration;
 
@@ -55,11 +55,11 @@ pub fn share_of_counts(accessed: u32, samples: u32, interval: Duration, other: D
 }
 
 /// The least and the greatest share of samples over the interval `other` that can find an access, if the share `share`
-/// of samples over `interval` does, and memory goes on to be accessed as before, whatever the accesses have to do with
+/// of samples over `interval` does, and memory is accessed as before. It makes no assumption on how accesses depend on
 /// each other.
 ///
-/// A longer interval holds all accesses of the shorter one. Of `n` short intervals that make up a long one, at least
-/// one must have an access if the long one has, so that the share grows by the factor `n` at most.
+/// A longer interval holds all accesses of the shorter one. If a long interval of `n` short ones has an access, at
+/// least one of the short ones has an access. So the share grows by the factor `n` at most.
 pub fn possible_shares_over(share: f64, interval: Duration, other: Duration) -> (f64, f64) {
     if interval.is_zero() || other.is_zero() || is_same_interval(interval, other) {
         return (share, share);

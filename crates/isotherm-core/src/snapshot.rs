@@ -102,8 +102,8 @@ impl RegionSnapshot {
         f64::from(self.nr_accesses) / aggregation.as_secs_f64().max(1e-9)
     }
 
-    /// Of `mapped` bytes of the region, those that are neither in memory nor known to be in swap. `None` without a
-    /// survey.
+    /// The bytes, out of `mapped` bytes of the region, that are neither in memory nor known to be in swap. `None`
+    /// without a survey.
     pub fn absent(&self, mapped: u64) -> Option<u64> {
         let kept = |pages: RegionPages| pages.present.saturating_add(pages.swapped.unwrap_or(0));
         self.pages.map(|pages| mapped.saturating_sub(kept(pages)))

@@ -2,9 +2,9 @@
 //!
 //! A region is *steady* for `n` aggregations if in each of them its frequency moved by no more than the merge
 //! threshold, or by no more than chance explains. The number of rounds from one sample of a region to the next, its
-//! *stride*, grows with `n`. The samples that a steady region is spared count as in the aggregation before. When
+//! *stride*, grows with `n`. The samples that are not taken of a steady region count as in the aggregation before. When
 //! the samples that are still taken show a change, the region is sampled in every round again. So a change is not
-//! missed, but seen in fewer samples.
+//! missed, but it is detected with fewer samples.
 //!
 //! The method is isotherm's own; DAMON samples each region in every round. The constants were chosen by
 //! measurement: of the values tried, they save most CPU time among those that keep the precision and the recall of
@@ -146,7 +146,7 @@ pub(crate) fn has_turned((last, before): (u32, u32), (seen, taken): (u32, u32), 
     chance < UNLIKELY
 }
 
-/// What is less likely than this is a change.
+/// Samples with a lower probability than this count as a change.
 const UNLIKELY: f64 = 0.001;
 
 /// With fewer samples than this, nothing is clear: a page that is used all the time is missed while its user is not

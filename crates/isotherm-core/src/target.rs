@@ -164,7 +164,7 @@ pub trait AddressSpace {
     /// list ends the run. The monitor calls this at the start, at every update interval, and when a target ends.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A target that can no longer be read is left out instead.
+    /// Fails only if the run cannot continue. A target that can no longer be read is left out instead.
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
 
     /// Looks for targets that have appeared, without reading the mappings of the others again. Returns all targets if

@@ -1,4 +1,5 @@
-//! Memory use as the system accounts for it. Recordings show it next to access frequencies and to what schemes did.
+//! Memory use as the system accounts for it. Recordings show it next to access frequencies and to the activity of
+//! schemes.
 
 use std::time::Duration;
 

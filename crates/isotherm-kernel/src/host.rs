@@ -122,7 +122,7 @@ pub fn now_since_boot() -> Duration {
 }
 
 /// Whether this process is in another user namespace than the first one of the machine, where capabilities hold for
-/// that namespace only (`user_namespaces(7)`). False if that cannot be told.
+/// that namespace only (`user_namespaces(7)`). False if that is not known.
 pub fn in_another_user_namespace() -> bool {
     // The kernel numbers the first one so (PROC_USER_INIT_INO).
     let first = "user:[4026531837]";

@@ -1,4 +1,4 @@
-//! Reads which processors are for housekeeping: those that are not kept for the work of others.
+//! Reads which processors are for housekeeping: those that are not reserved for other work.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -1,9 +1,10 @@
 //! Reads the mappings of one process again and again.
 //!
-//! `/proc/PID/maps` tells all names each time. Of a process with many mappings of files with long paths, that is text
-//! of 100 MB, which takes the kernel a tenth of a second and more. So later readings of a process whose text is long
+//! `/proc/PID/maps` contains all names each time. If a process has many mappings of files with long paths, the text can
+//! have 100 MB, which takes the kernel a tenth of a second and more. So later readings of a process with a long text
 //! ask the kernel for one mapping after another without its name (`PROCMAP_QUERY`, since Linux 6.11), and then for the
-//! names of those that are new. They ask for the names of some others in turns, because a file can be renamed.
+//! names of those that are new. They also ask for the names of some other mappings, in turns, because a file can be
+//! renamed.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
 //! Reads `/proc/PID/maps` and `/proc/PID/smaps` (`proc_pid_maps(5)`). The names in them are bytes, not text.
 //!
-//! A process chooses how many mappings it has, and what they are called. So what is kept of one process has a bound:
+//! A process chooses the number and the names of its mappings. So the memory that is kept for one process has a bound:
 //! equal names are one string, and long names are cut.
 
 use std::borrow::Cow;
@@ -235,7 +235,7 @@ pub fn read_mappings(
     }
 }
 
-/// The same mappings with what tells whether one is another one than before.
+/// The same mappings, with the facts that show whether a mapping was replaced by another one.
 ///
 /// # Errors
 /// As [`read_mappings`].
@@ -287,7 +287,7 @@ pub fn read_code_mappings(file: impl Read) -> io::Result<Vec<CodeMapping>> {
     Ok(mappings)
 }
 
-/// The memory of a mapping, as `smaps` tells it, in bytes.
+/// The memory of a mapping, as `smaps` reports it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingUse {
     /// The addresses of the mapping.

@@ -1,4 +1,4 @@
-//! One process of a run, and what it was like when it was read last.
+//! One process of a run, and its state at the last reading.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ const READ_AFTER: Duration = Duration::from_secs(1);
 /// part in this many of the time.
 const DEAR: u32 = 200;
 
-/// After this time, the size of the address space is looked at even if the process has not run: a process that shares
+/// After this time, the size of the address space is checked even if the process has not run: a process that shares
 /// its address space may have changed it.
 const REST: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! What a process is called. The name and the command line of a process are bytes that it can choose itself.
+//! The name of a process. The name and the command line of a process are bytes that it can choose itself.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -17,7 +17,7 @@ pub enum NodeUseError {
     NoNode {
         /// The node.
         node: NodeId,
-        /// The file that tells how much memory it has.
+        /// The file that has the size of its memory.
         path: PathBuf,
         /// Why it cannot be read.
         source: io::Error,
@@ -64,7 +64,7 @@ pub fn node_size(root: &Path, node: NodeId) -> Result<u64, NodeUseError> {
     node_meminfo(root, node).map(|(_, total)| total)
 }
 
-/// What the kernel tells of the memory of a node, and the bytes that the node has, more than 0.
+/// The kernel's figures for the memory of a node, and the bytes that the node has, more than 0.
 fn node_meminfo(root: &Path, node: NodeId) -> Result<(String, u64), NodeUseError> {
     let path = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
     let text = fs::read_to_string(&path).map_err(|source| NodeUseError::NoNode { node, path, source })?;

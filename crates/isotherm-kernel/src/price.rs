@@ -1,4 +1,4 @@
-//! What accessed bits cost: those who clear them, and those who set them again.
+//! The cost of accessed bits: for the process that clears them, and for the process that sets them again.
 
 use std::time::{Duration, Instant};
 

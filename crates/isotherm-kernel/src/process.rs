@@ -337,7 +337,7 @@ pub fn mapped_ranges(pid: u32, process: &Pidfd) -> Result<Vec<AddrRange>, Unread
 }
 
 /// The addresses of those mappings of process `pid`, which `process` refers to, that have a part of `ranges`, and maybe
-/// of others: a kernel before Linux 6.11 tells all of them only.
+/// of others: a kernel before Linux 6.11 lists only all of them.
 ///
 /// # Errors
 /// As [`Process::mappings`].

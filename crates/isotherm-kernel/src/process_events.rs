@@ -1,5 +1,5 @@
-//! Tells which processes have begun, executed a program, or changed their name or user: the kernel's process connector
-//! (`CONFIG_PROC_EVENTS`; Linux `Documentation/driver-api/connector.rst`).
+//! Reports which processes have started, executed a program, or changed their name or user, by the kernel's process
+//! connector (`CONFIG_PROC_EVENTS`; Linux `Documentation/driver-api/connector.rst`).
 
 use std::collections::BTreeSet;
 use std::io;

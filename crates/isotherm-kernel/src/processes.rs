@@ -67,7 +67,7 @@ pub struct Processes {
     /// How many processes may join at a reading, and how many more at this one.
     most_join: usize,
     room: usize,
-    /// Whether it was told that the selection names more processes than are watched.
+    /// Whether it was reported that the selection names more processes than are watched.
     told_too_many: bool,
     /// The processes of the machine whose parents are known not to be in the table.
     others: HashSet<u32>,
@@ -75,11 +75,11 @@ pub struct Processes {
     unfinished: BTreeSet<TargetId>,
     /// The last process whose mappings were read, if not all are read each time.
     last_read: Option<TargetId>,
-    /// The last process whose cgroup was looked at, if the selection depends on it.
+    /// The last process whose cgroup was checked, if the selection depends on it.
     last_placed: Option<TargetId>,
     /// The first process that is no longer watched although it lives.
     lost: Option<(TargetId, TargetError)>,
-    /// The processes that do not join, and the error number, which was told.
+    /// The processes that do not join, and the error number, which was reported.
     kept_out: BTreeMap<u32, i32>,
 }
 
@@ -87,10 +87,10 @@ pub struct Processes {
 /// have not run since they were read need not be read again.
 const MOST_READ: usize = 64;
 
-/// The cgroups of at most this many members are looked at in a reading. The others have their turns.
+/// The cgroups of at most this many members are checked in a reading. The others have their turns.
 const MOST_PLACED: usize = 16;
 
-/// Errors of at most this many processes are remembered, so that they are told once.
+/// Errors of at most this many processes are remembered, so that each is reported once.
 const MOST_KEPT_OUT: usize = 1024;
 
 impl Processes {
@@ -115,7 +115,7 @@ impl Processes {
         Self::begin(selection, false)
     }
 
-    /// As [`select`](Self::select), but no process need match at the start, and the run goes on while none does.
+    /// As [`select`](Self::select), but no process need match at the start, and the run continues while none does.
     ///
     /// # Errors
     /// As [`select`](Self::select).
@@ -428,7 +428,7 @@ impl Processes {
         again
     }
 
-    /// Whether as many processes are members as may be. It is told once.
+    /// Whether as many processes are members as may be. It is reported once.
     fn is_full(&mut self, members: usize) -> bool {
         let selection = self.finder.selection();
         let is_full = members >= selection.most;

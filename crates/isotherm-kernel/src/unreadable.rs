@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::Pidfd;
 
-/// Why a process could not be read. This is the one place that tells the end of a process from an error.
+/// Why a process could not be read. This is the one place that distinguishes the end of a process from an error.
 #[derive(Debug, Error)]
 pub enum Unreadable {
     /// The process has ended, with all its threads. A main thread that has called `pthread_exit` is not enough.

@@ -9,7 +9,7 @@ use std::process::Command;
 use nix::unistd::{Uid, getgrouplist};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
-/// What sudo(8) tells the command that it starts about its caller.
+/// The variables in which sudo(8) passes facts about its caller to the command.
 const OF_SUDO: [&str; 5] = ["SUDO_COMMAND", "SUDO_GID", "SUDO_HOME", "SUDO_UID", "SUDO_USER"];
 
 /// A user of the system.
@@ -65,7 +65,8 @@ impl User {
     }
 
     /// Lets a command that is not started run as this user: with the user's groups, and with `HOME`, `SHELL`, `USER`
-    /// and `LOGNAME` of the user. What sudo(8) has told is removed from its environment. Only root can start it then.
+    /// and `LOGNAME` of the user. The variables of sudo(8) are removed from its environment. Only root can start it
+    /// then.
     #[expect(unsafe_code, reason = "what a child does before it executes a program")]
     pub fn run(&self, command: &mut Command) {
         for name in OF_SUDO {

@@ -68,15 +68,15 @@ fn bpf(finding: &dyn Fn(&'static str, &'static str, Result<(), String>) -> Findi
     let tried = BpfProbe::check().map_err(|error| chain(&error));
     let aging = match LruGen::open(Path::new("/")) {
         Ok(_) => "the multi-generational LRU is on and is used instead where this costs the processes less: it clears \
-                  all pages of a cgroup without holding up page faults, and marks what was accessed as young"
+                  all pages of a cgroup without delaying page faults, and marks accessed pages as young"
             .into(),
         Err(error) => {
-            format!("the multi-generational LRU, which does not hold up page faults, is not used: {}", chain(&error))
+            format!("the multi-generational LRU, which does not delay page faults, is not used: {}", chain(&error))
         }
     };
     let surveys = format!(
         "surveys all pages, for isotherm idle as well; memory that several processes map through /proc/PID/clear_refs, \
-         which clears the referenced marks of the process and holds up its page faults and mmap meanwhile, for at most \
+         which clears the referenced marks of the process and delays its page faults and mmap meanwhile, for at most \
          10 ms by default (--shared-hold); {aging}"
     );
     Finding {

@@ -5,7 +5,7 @@
 //! - [`mapped`] surveys physical memory through the page tables of all processes.
 //! - [`idle_scan`] visits every page and reports how long it has been idle.
 //! - [`stacks`] records which code maps memory.
-//! - [`usdt`] reports when processes execute the probes that their programmers have put into them.
+//! - [`usdt`] reports when processes execute the USDT probes in their programs.
 //! - [`doctor`] finds out which of these work on this machine.
 
 pub mod bpf;

@@ -64,7 +64,7 @@ impl PageNodes {
         self.found.clear();
     }
 
-    /// Adds pages of the block at `start`. `frame` tells the page frame of each, if it has one.
+    /// Adds pages of the block at `start`. `frame` returns the page frame of each, if it has one.
     pub(crate) fn add(&mut self, start: u64, pages: PageBits, frame: impl Fn(usize) -> Option<u64>) {
         let first = self.found.len();
         let mut around: (Range<u64>, Option<NodeId>) = (0..0, None);

@@ -3,11 +3,11 @@
 //! An ordinary user can watch a process of their own with it. It surveys mappings, or samples them. Its limits are:
 //!
 //! - A clear applies to the whole process. A read shows how many bytes of each mapping were referenced, but not which.
-//!   The survey tells the bytes. For a sample, a mapping counts as accessed if any page of it was referenced.
+//!   The survey reports these bytes. For a sample, a mapping counts as accessed if any page of it was referenced.
 //! - Each survey, and each round of samples, walks all page tables of the process twice. The cost grows with the size
 //!   of the process; a longer interval lowers it.
-//! - The kernel does not flush the TLB when it clears. A small mapping whose translations all stay in the TLB can look
-//!   idle although it is in use.
+//! - The kernel does not flush the TLB when it clears referenced bits. A small mapping whose translations all stay in
+//!   the TLB can look idle although it is in use.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What the eBPF programs that watch processes have in common: the map of these processes (`watched.h`), the
+//! The common parts of the eBPF programs that watch processes: the map of these processes (`watched.h`), the
 //! tracepoints that the programs run at, and the ring buffer that they report to.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Tests with recordings that were made to harm: their checksums are right, what they say is not.
+//! Tests with malicious recordings: their checksums are right, but their content is wrong.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Marks: moments of a run that somebody gave a name, and reading them.
+//! Marks: named moments of a run, and reading them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The description of a run: one object that the command line, a program that embeds isotherm, and a configuration file
-//! make.
+//! The description of a run: one object, which the command line, a program that embeds isotherm, or a configuration
+//! file creates.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -48,13 +48,13 @@ pub struct RunConfig {
     /// The longest time for which page faults of a target may wait while such memory is observed, if `shared` is
     /// [`SharedMemory::Auto`].
     pub shared_hold: Duration,
-    /// Whether the sampling and the aggregation interval follow from what is observed, if the attributes set neither.
+    /// Whether the sampling and the aggregation interval adapt to the observed accesses, if the attributes set neither.
     pub intervals: IntervalsChoice,
-    /// How many accesses samples are to find where the intervals follow from what is observed. `None` is the default.
-    /// It is an error if they do not.
+    /// The share of accesses that samples should find, if the intervals adapt. `None` is the default. With fixed
+    /// intervals, any other value is an error.
     pub intervals_goal: Option<IntervalsGoal>,
-    /// What the run may cost. `None` is the default budget, which samples need not keep with surveys turned off or with
-    /// a fixed sampling interval.
+    /// The bounds on the cost of the run. `None` is the default budget, which does not bound samples if surveys are off
+    /// or the sampling interval is fixed.
     pub budget: Option<Budget>,
     /// Whether the call stacks of the calls that map memory are recorded.
     pub stacks: bool,

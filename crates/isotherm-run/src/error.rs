@@ -1,4 +1,4 @@
-//! Why a run cannot be made, or cannot go on.
+//! The reasons why a run cannot be prepared, or cannot continue.
 
 use std::io;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub enum ConfigError {
     #[error("an address range is a part of one process")]
     RangeNeedsOneProcess,
     /// The kernel's DAMON keeps the targets that it began with.
-    #[error("the probe damon watches the targets that it began with, and cannot follow processes that join")]
+    #[error("the probe damon keeps the targets of its start, and cannot follow processes that join")]
     DamonWithNewcomers,
     /// The kernel's DAMON knows addresses only: those of the mappings at the start.
     #[error("the probe damon watches mappings by their names in one process only, which runs already")]
@@ -44,10 +44,10 @@ pub enum ConfigError {
     #[error("schemes act on processes, not on physical memory")]
     SchemesOnPhysicalMemory,
     /// Call stacks are those of processes.
-    #[error("call stacks are recorded of processes of this machine only")]
+    #[error("call stacks can be recorded only for processes of this machine")]
     StacksOfProcesses,
     /// USDT probes are those of programs.
-    #[error("USDT probes are watched in processes of this machine only")]
+    #[error("USDT probes can be watched only in processes of this machine")]
     UsdtOfProcesses,
     /// So many probes cannot be told apart.
     #[error("more than {MOST_PROBES} USDT probes cannot be watched at a time")]
@@ -77,20 +77,20 @@ pub enum ConfigError {
     /// The goal of the intervals is no share.
     #[error("the goal of the intervals is not a share above 0 and at most 1")]
     WrongGoal,
-    /// The intervals do not follow from what is observed.
-    #[error("the intervals have a goal, but do not follow from what is observed")]
+    /// The intervals are fixed, so that a goal has no effect.
+    #[error("the intervals have a goal, but are fixed")]
     GoalOfFixedIntervals,
     /// Neither samples nor surveys are wanted.
     #[error("without samples and without surveys nothing is measured")]
     NothingMeasured,
     /// Samples of physical memory were asked for, and the probe has none.
     #[error(
-        "the probe bpf cannot sample physical memory: which page tables map a page frame is known only after all of \
-         them were read, as a survey does"
+        "the probe bpf cannot sample physical memory: to find the page tables that map a page frame, all page \
+         tables must be read, as a survey does"
     )]
     NoSamples,
     /// No surveys are wanted, and the probe has nothing else.
-    #[error("the probe bpf watches physical memory by surveys alone")]
+    #[error("the probe bpf watches physical memory by surveys only")]
     SurveyNeeded,
     /// The probe cannot read all pages.
     #[error("the probe {0} has no survey")]
@@ -157,16 +157,16 @@ pub enum RunError {
     /// A scheme file is wrong. The text has a line for each error: file, line, column, and what is wrong.
     #[error("{0}")]
     SchemeFile(Diagnostics),
-    /// A scheme asks for what does not work here.
+    /// A scheme needs something that does not work here.
     #[error(transparent)]
     Scheme(#[from] Unsupported),
-    /// Schemes could not go on.
-    #[error("the schemes cannot go on")]
+    /// Schemes could not continue.
+    #[error("the schemes cannot continue")]
     Schemes(#[source] BoxError),
     /// The recording could not be written or read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The monitor could not go on.
+    /// The monitor could not continue.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
     /// The mappings of the targets can no longer be read.

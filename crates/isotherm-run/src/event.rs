@@ -1,4 +1,4 @@
-//! What a run tells its sinks.
+//! The events that a run sends to its sinks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,21 +19,22 @@ pub enum Event {
     Attributes(Attributes),
     /// The schemes in force from here on, in the order in which activities list them.
     Schemes(Arc<[Scheme]>),
-    /// The end of one aggregation interval: all regions, what finding them cost, and what the targets are.
+    /// The end of one aggregation interval: all regions, the cost of finding them, and the descriptions of the targets.
     Snapshot(Arc<SnapshotRecord>),
     /// What a survey of all pages found, about once a survey interval; none if there are no surveys.
     Survey(Arc<SurveyRecord>),
     /// What the schemes have done since the start, and the memory in use; about once a second while schemes run.
     Activity(Arc<Activity>),
-    /// A moment that somebody gave a name ([`Control::mark`](crate::Control::mark)).
+    /// A named moment of the run ([`Control::mark`](crate::Control::mark)).
     Mark(Mark),
     /// Calls of the targets that mapped memory, with their call stacks; none unless the run records them.
     Allocations(Arc<Allocations>),
-    /// What the run has settled on to keep its budget, and what that does not suffice for, when that has changed.
+    /// The intervals that the run has settled on to keep its budget, and the work that the budget does not suffice for,
+    /// when one of them has changed.
     Pace {
-        /// What it has settled on.
+        /// The intervals that the run has settled on.
         pace: Pace,
-        /// What the budget does not suffice for. [`Cost`] has it for each snapshot.
+        /// The work that the budget does not suffice for. [`Cost`] has it for each snapshot.
         not_afforded: NotAfforded,
     },
     /// Something that the user of the run may want to know.
@@ -58,9 +59,9 @@ pub struct Notice {
 /// What a notice is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
-    /// What its text says.
+    /// Nothing beyond its text.
     Other,
-    /// More of what a scheme freed came back soon than may, or no longer does.
+    /// Too much of the memory that a scheme freed came back soon, or no longer does.
     Returns(Returns),
 }
 
@@ -80,12 +81,12 @@ pub enum Severity {
     Warning,
 }
 
-/// What one sink did not get.
+/// The events that one sink did not get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// Snapshots.
     pub snapshots: u64,
-    /// What the missed snapshots cost, added up, so that sums over a run stay right.
+    /// The sum of the costs of the missed snapshots, so that sums over a run stay right.
     pub cost: Cost,
     /// Other events.
     pub others: u64,

@@ -1,4 +1,4 @@
-//! What the schemes' thread is asked to do: a mailbox that never makes the sender wait.
+//! Requests to the thread of the schemes: a mailbox that never makes the sender wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! Marks from other processes: a socket of each run that records, and its clients.
 //!
-//! The socket has an abstract name (unix(7)), which no file system holds and which goes with the process, however that
-//! ends. Everybody may connect; who is neither root nor the user of the recorder is sent away before a byte is read.
-//! The recorder names its recording, the client answers with the text of a mark, and the recorder says what came of it.
-//! All of this happens on a thread of its own.
+//! The socket has an abstract name (unix(7)). Such a name is in no file system, and disappears when the process ends in
+//! any way. Everybody may connect; if the client runs neither as root nor as the user of the recorder, the connection
+//! is closed before a byte is read. The recorder sends the name of its recording, the client answers with the text of a
+//! mark, and the recorder sends the result. All of this happens on a separate thread.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -38,9 +38,9 @@ struct State {
 }
 
 enum Stage {
-    /// The run has not started, or it has no clock to keep to. Its source takes the marks.
+    /// The run has not started, or it need not keep real time. Its source takes the marks.
     Waiting(Vec<MarkText>),
-    /// The run goes on since `start`. `send` hands a mark to its sinks, and does not wait.
+    /// The run has been running since `start`. `send` hands a mark to its sinks, and does not wait.
     Running {
         start: Instant,
         send: Box<dyn Fn(Mark) + Send>,
@@ -130,7 +130,7 @@ impl Marks {
         self.lock().release(Some(until));
     }
 
-    /// The run goes on by the clock. What was made before it started is handed over.
+    /// The run starts its clock. Marks that were made before are handed over.
     pub(crate) fn start(&self, start: Instant, send: impl Fn(Mark) + Send + 'static) {
         let mut state = self.lock();
         if let Stage::Waiting(waiting) = &mut state.stage {

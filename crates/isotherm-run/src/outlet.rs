@@ -1,4 +1,4 @@
-//! Where a source hands over what it finds.
+//! The interface through which a source delivers its results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::delivery::Delivery;
 use crate::pace::HelperCpu;
 use crate::{Control, EndReason, Event};
 
-/// Takes what a source finds, and tells it what the session wants.
+/// Takes the results of a source, and returns the requests of the session.
 pub(crate) struct Outlet {
     pub(crate) control: Control,
     /// How long the run lasts at most.

@@ -1,4 +1,5 @@
-//! Measures what the threads of a run cost, for the budget, and tells what the run has settled on.
+//! Measures the CPU time of the threads of a run, for the budget, and reports the intervals that the run has settled
+//! on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,10 +86,11 @@ impl LookPace {
     }
 }
 
-/// A pace is told if an interval has changed by at least this part.
+/// A pace is reported if an interval has changed by at least this share.
 const TOLD: f64 = 0.2;
 
-/// Measures what a run costs: the thread that it is used on, which is that of the monitor, and the threads that help.
+/// Measures the CPU time of a run: of the thread that it is used on, which is that of the monitor, and of the helper
+/// threads.
 pub(crate) struct CpuMeter {
     helpers: HelperCpu,
     /// The CPU time of the helper threads since the last snapshot.
@@ -149,7 +151,7 @@ pub(crate) struct PaceNews {
 }
 
 impl PaceNews {
-    /// Whether this is worth telling. It is told then.
+    /// Whether this is worth a report. If so, it counts as reported.
     pub(crate) fn is_news(&mut self, pace: Pace, not_afforded: NotAfforded) -> bool {
         let has_changed = |one: Option<Duration>, other: Option<Duration>| match (one, other) {
             (Some(one), Some(other)) => (one.as_secs_f64() - other.as_secs_f64()).abs() > other.as_secs_f64() * TOLD,

@@ -41,7 +41,7 @@ const LEAST_SNAPSHOTS: u32 = 10;
 const WHOLE_MAPPINGS: &str =
     "the probe refs sees whole mappings: those that the ranges touch are watched from their start to their end";
 const FIRST_MAPPINGS: &str =
-    "the probe damon watches the memory that the mappings have now, and not what they grow by or what is mapped later";
+    "the probe damon watches the memory that mappings have now, not memory that they gain or that is mapped later";
 
 /// A run that has everything it needs, and has not started.
 ///
@@ -462,7 +462,8 @@ fn without_repetitions(probes: Vec<UsdtProbe>) -> Option<Vec<UsdtProbe>> {
     (!probes.is_empty()).then_some(probes)
 }
 
-/// The command as a target, and what else the selection names: the run ends with the command. `None` if it has ended.
+/// The command as a target, and all other processes that the selection names: the run ends with the command. `None` if
+/// it has ended.
 fn follow(command: &Start, selection: Selection) -> Result<Option<Processes>, RunError> {
     let Start::Started { pid } = command else { return Err(ConfigError::NoTarget.into()) };
     match Processes::select(Selection { any: vec![Selector::Pid(*pid)], ..selection }) {

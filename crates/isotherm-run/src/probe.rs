@@ -14,9 +14,9 @@ use crate::{ConfigError, Notice, ProbeChoice, RunError, Severity, SurveyChoice, 
 pub(crate) struct OpenProbe {
     pub(crate) name: &'static str,
     pub(crate) kind: ProbeKind,
-    /// Tells before an action which pages were accessed since the last survey. `None` if page tables tell it.
+    /// Finds before an action which pages were accessed since the last survey. `None` if page tables are read for that.
     pub(crate) look: Option<Box<dyn AccessProbe + Send>>,
-    /// What the user should know of the choice.
+    /// A notice for the user about the choice.
     pub(crate) notice: Option<Notice>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct ProbeUse {
     pub(crate) sweeps: Option<f64>,
 }
 
-/// Who samples.
+/// The component that samples.
 pub(crate) enum ProbeKind {
     /// Our own monitor, through a probe.
     Monitor(Box<dyn AccessProbe + Send>),

@@ -1,32 +1,32 @@
-//! What holds for a run from its beginning.
+//! The properties of a run that are fixed at its start.
 
 use std::time::Duration;
 
 use isotherm_core::{Attributes, Budget, Granularity};
 use isotherm_record::Header;
 
-/// The name in a header of intervals that follow from what is observed.
+/// The name in a header of intervals that adapt to the observed accesses.
 pub(crate) const AUTO: &str = "auto";
 
-/// The name in a header of intervals that stay as they are.
+/// The name in a header of intervals that are fixed.
 pub(crate) const FIXED: &str = "fixed";
 
-/// What holds for a run from its beginning.
+/// The properties of a run that are fixed at its start.
 #[derive(Clone, Debug)]
 pub struct Properties {
     /// The name of the probe, such as `bpf`; `simulation`; or the name that a replayed recording has.
     pub probe: String,
-    /// The smallest piece of memory that one answer of the probe speaks for.
+    /// The smallest piece of memory that one answer of the probe is about.
     pub granularity: Granularity,
-    /// The attributes that the run begins with; `None` if a replayed recording does not tell them.
+    /// The attributes that the run begins with; `None` if a replayed recording does not have them.
     pub attributes: Option<Attributes>,
     /// Whether pages are sampled.
     pub samples: bool,
     /// Whether all pages are surveyed.
     pub surveys: bool,
-    /// What the run may cost; `None` if it has no budget, as a simulation.
+    /// The bounds on the cost of the run; `None` if it has no budget, as a simulation.
     pub budget: Option<Budget>,
-    /// Whether the intervals follow from what is observed; `None` if a replayed recording does not tell.
+    /// Whether the intervals adapt to the observed accesses; `None` if a replayed recording does not say.
     pub tunes_intervals: Option<bool>,
 }
 

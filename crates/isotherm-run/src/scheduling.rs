@@ -61,7 +61,7 @@ impl Urgency {
     }
 }
 
-/// How punctual a thread was lately.
+/// How punctual a thread was recently.
 #[derive(Debug, Default)]
 struct Punctuality {
     /// For each of the last 32 times that it woke up, a bit that says whether that was late.

@@ -1,4 +1,4 @@
-//! A run that goes on, and its end.
+//! A running session, and its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -18,7 +18,7 @@ use crate::{Control, EndReason, RunError};
 /// The name of the thread that the source runs on.
 const THREAD: &str = "monitor";
 
-/// A run that goes on. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by
+/// A running session. Dropping it stops the run and waits for its end; [`wait`](Self::wait) waits for it to end by
 /// itself.
 pub struct Session {
     control: Control,
@@ -28,7 +28,7 @@ pub struct Session {
     recorded: Option<RecordingSlot>,
 }
 
-/// The threads that work beside that of the source.
+/// The threads that run in addition to that of the source.
 pub(crate) struct Helpers {
     pub(crate) schemes: Option<SchemeThread>,
     pub(crate) stacks: Option<StackThread>,
@@ -45,14 +45,14 @@ impl Helpers {
     }
 }
 
-/// What the source's thread leaves.
+/// The result of the source's thread.
 struct Ended {
     reason: EndReason,
     snapshots: u64,
     lasted: Duration,
 }
 
-/// What came of a run.
+/// The summary of a run.
 #[derive(Debug)]
 pub struct Summary {
     /// Why it ended. Never [`EndReason::Failed`]: a failed run is an error of [`Session::wait`].
@@ -111,7 +111,7 @@ impl Session {
     /// Waits until the run is over and every sink has taken its last event.
     ///
     /// # Errors
-    /// What ended the run before its time: the error of a sink, of the schemes, or of the source.
+    /// The error that ended the run early: of a sink, of the schemes, or of the source.
     pub fn wait(mut self) -> Result<Summary, Arc<RunError>> {
         self.join()
     }

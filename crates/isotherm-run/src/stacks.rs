@@ -1,4 +1,4 @@
-//! The thread of a live run that records which code maps memory, beside the monitor.
+//! The thread of a live run that records which code maps memory, in parallel with the monitor.
 
 use std::convert::Infallible;
 use std::sync::Arc;

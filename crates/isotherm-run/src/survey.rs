@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Whether and how often every present page is surveyed, beside sampling.
+/// Whether and how often every present page is surveyed, in addition to sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SurveyChoice {
     /// As often as the budget allows, once a second at most, if the probe can. A simulation is not surveyed.

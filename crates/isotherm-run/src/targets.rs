@@ -89,8 +89,8 @@ pub(crate) struct InfoReader {
 }
 
 impl InfoReader {
-    /// What the targets are now, and what those of `wanted` were that have ended since the last time: the last snapshot
-    /// of a process often comes after its end. The same `Arc` as the last time means that nothing has changed.
+    /// The descriptions of the targets now, and of those of `wanted` that have ended since the last call: the last
+    /// snapshot of a process often comes after its end. The same `Arc` as the last time means that nothing has changed.
     pub(crate) fn read(&mut self, wanted: impl IntoIterator<Item = TargetId>) -> TargetInfos {
         let Some(processes) = &self.processes else { return Arc::clone(&self.last) };
         let members = processes.members();

@@ -1,8 +1,8 @@
 //! The schemes that keep hot memory in the fast tier, as text in the language of schemes.
 //!
-//! For each node with a faster tier above, one scheme promotes what is in use; for each node with a slower tier below,
-//! one demotes what is idle. The goals of both overlap, so that both directions settle: memory is promoted until the
-//! fast node is almost full, and demoted only while less than a little of it is free.
+//! For each node with a faster tier above it, one scheme promotes memory in use. For each node with a slower tier below
+//! it, one scheme demotes idle memory. The goals of both overlap, so that both directions settle: memory is promoted
+//! until the fast node is almost full, and demoted only while less than a little of it is free.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ const LEAST_TIME: Duration = Duration::from_micros(100);
 /// For how long memory was idle that is demoted.
 const IDLE: &str = "10s";
 
-/// What the schemes keep to.
+/// The limits of the schemes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How many bytes are moved in a second at most.

@@ -1,4 +1,4 @@
-//! The thread of a live run that makes marks of USDT probes, beside the monitor.
+//! The thread of a live run that makes marks from hits of USDT probes, in parallel with the monitor.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -154,7 +154,7 @@ impl Worker {
         if self.collector.is_exhausted() {
             self.give_up();
         } else if self.collector.lost() > 0 && !std::mem::replace(&mut self.told.lost, true) {
-            self.warn("some hits of USDT probes were lost, because there were too many at a time: they are no marks");
+            self.warn("some hits of USDT probes were lost, because there were too many at a time: they make no marks");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The processes of a run, for a thread that watches them beside the monitor.
+//! The processes of a run, for a thread that watches them in parallel with the monitor.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct WatchedProcesses {
     watched: HashMap<TargetId, u32>,
 }
 
-/// What has changed since the last look.
+/// The changes since the last check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// The process IDs of those that have left. Another process may have joined with the same one.

@@ -74,7 +74,7 @@ fn text(found: &Examination) -> String {
         let _ = writeln!(text, "missing: {}", missing(part));
     }
     if found.is_header_corrected {
-        text.push_str("the header has one wrong bit, which its checksum tells; nothing of it is missing\n");
+        text.push_str("the header has one wrong bit, which its checksum identifies; nothing of it is missing\n");
     }
     if let Some(error) = &found.error {
         let _ = writeln!(text, "what follows cannot be read: {}", chain(error));
@@ -117,8 +117,8 @@ fn quality(found: &Examination) -> String {
         let _ = writeln!(text, "call stacks: {calls} calls that mapped memory, {lost} more were lost");
     }
     match found.last_survey {
-        None if found.snapshots == 0 => text.push_str("no snapshots, so that there is nothing to report\n"),
-        None => text.push_str("surveys: none, so that working sets are estimates from samples\n"),
+        None if found.snapshots == 0 => text.push_str("no snapshots, so there is nothing to report\n"),
+        None => text.push_str("surveys: none, so working sets are estimates from samples\n"),
         Some(PageSums { present, unknown, unobservable, .. }) => {
             let share = |part: u64| units::percent(part as f64 / present.max(1) as f64);
             let _ = writeln!(

@@ -74,7 +74,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 writeln!(out, "! {disturbance}.")?;
             }
             write_command(&mut out, "record --stacks", "which code maps memory", stacks)?;
-            write_command(&mut out, "record --usdt", "marks of the probes that programs have", usdt)?;
+            write_command(&mut out, "record --usdt", "marks from the USDT probes of programs", usdt)?;
             let about = match &tiers {
                 Ok(tiers) => format!("hot memory to fast nodes, cold memory to slow ones; the tiers are {tiers}"),
                 Err(_) => "hot memory to fast nodes, cold memory to slow ones".into(),

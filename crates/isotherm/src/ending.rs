@@ -1,4 +1,5 @@
-//! The three lines with which a recording ends: its time and file, the working set, and what it cost and did not see.
+//! The three lines with which a recording ends: its time and file, the working set, its cost and the memory that it
+//! could not observe.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The live line of `isotherm tier run`: how full the fast nodes are, and what moves.
+//! The live line of `isotherm tier run`: how full the fast nodes are, and how much memory moves.
 
 use std::path::PathBuf;
 use std::time::Duration;

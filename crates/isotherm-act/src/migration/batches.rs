@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use crate::refusal::refusal;
 
-/// The most pages of one call. A call first empties the lists of pages of all CPUs, which is dear on large machines.
+/// The most pages of one call. A call first empties the lists of pages of all CPUs, which is expensive on large
+/// machines.
 const PAGES_A_CALL: usize = 2048;
 
 /// The most bytes of one call, so that a request to stop is soon obeyed: a node copies some GB in a second.

@@ -1,9 +1,9 @@
 //! Migration: moves pages of processes between memory nodes.
 //!
-//! - A huge page moves whole, or stays: a range that has only a part of it does not move it.
-//! - Memory that is not in memory, or is where it would be moved to, is neither applied nor refused.
+//! - A huge page is moved as a whole, or stays: a range with only a part of it does not move it.
+//! - Pages that are not in memory, or are already on their node, are neither applied nor refused.
 //! - A node is never filled so far that the kernel reclaims there.
-//! - What the kernel refuses is counted page by page, and ends no run.
+//! - Refusals by the kernel are counted page by page, and end no run.
 
 mod batches;
 mod places;

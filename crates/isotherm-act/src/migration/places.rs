@@ -89,8 +89,8 @@ impl Places {
     }
 
     /// Calls `each` with every page of process `pid` that is in memory, lies entirely in `ranges`, which are sorted and
-    /// disjoint, and has a known node; in the order of addresses. Of a huge page of which only a part lies in the
-    /// ranges, no page is told.
+    /// disjoint, and has a known node; in the order of addresses. No page is reported of a huge page that lies in the
+    /// ranges only in part.
     ///
     /// # Errors
     /// Returns the error of open(2) or read(2) on a table.

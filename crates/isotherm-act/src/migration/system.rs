@@ -43,7 +43,7 @@ pub enum MigrationError {
     OneTier(String),
     /// There is only one node.
     #[error(
-        "this machine has one memory node, and memory has nowhere to go (a second node is needed, such as CXL memory)"
+        "this machine has only one memory node, so memory cannot move (a second node is needed, such as CXL memory)"
     )]
     OneNode,
     /// The memory for the test is not available.

@@ -1,4 +1,4 @@
-//! Aggregations: what the samples of many rounds say together.
+//! Aggregations: the combined result of the samples of many rounds.
 
 use std::sync::Arc;
 use std::time::Duration;

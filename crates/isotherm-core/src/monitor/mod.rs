@@ -19,7 +19,7 @@ use crate::{
 use rounds::Round;
 use survey::{Blocks, Pass};
 
-/// Why a run cannot go on.
+/// The reason why a run cannot continue.
 #[derive(Debug, Error)]
 pub enum MonitorError {
     /// The probe failed.
@@ -114,7 +114,7 @@ pub struct Monitor<S, P, K, R> {
     work: StepWork,
     /// Whether pages are sampled.
     sampling: bool,
-    /// Of this many rounds, one has samples.
+    /// One of this many rounds has samples.
     every: u32,
     /// When the run started, counted from the boot of the machine.
     started: Option<Duration>,
@@ -208,9 +208,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.attributes
     }
 
-    /// Changes the attributes at the end of the current aggregation. Ages stay the same in time, and go on if samples
-    /// over the new interval find what memory that is accessed as before can make them find. [`Next`] follows the new
-    /// sampling interval.
+    /// Changes the attributes at the end of the current aggregation. Ages stay the same in time. They continue if an
+    /// unchanged access pattern can explain the samples over the new interval. [`Next`] follows the new sampling
+    /// interval.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.next_attributes = Some(attributes);
     }
@@ -264,7 +264,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.started = Some(since_boot);
     }
 
-    /// Lets a part of a survey end when it has taken [`SurveySettings::part_time`] by this clock, which tells the CPU
+    /// Lets a part of a survey end when it has taken [`SurveySettings::part_time`] by this clock, which returns the CPU
     /// time that the monitor has taken so far. Without it, a part ends by the number of its blocks alone.
     pub fn set_cpu_clock(&mut self, clock: impl FnMut() -> Duration + Send + 'static) {
         self.cpu_clock = Some(Box::new(clock));
@@ -296,7 +296,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         &mut self.sink
     }
 
-    /// The probe that tells which pages were accessed.
+    /// The probe that finds which pages were accessed.
     pub fn probe(&self) -> &P {
         &self.probe
     }
@@ -488,7 +488,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 }
 
-/// What is due at most this long before a round is over waits for the round.
+/// Work that is due at most this long before the next round waits for that round.
 const SHORTLY: Duration = Duration::from_millis(50);
 
 /// A driver waits at least this long. It wakes up in time within about as much.

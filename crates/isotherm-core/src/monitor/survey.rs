@@ -165,8 +165,8 @@ impl Left {
     }
 }
 
-/// The least number of blocks of a piece. If the CPU time is measured, it is the largest number of blocks of which
-/// pages are cleared before the time is looked at again, too.
+/// The least number of blocks of a piece. If the CPU time is measured, it is also the largest number of blocks that are
+/// cleared before the time is read again.
 const LEAST_PIECE: usize = 64;
 
 /// If the CPU time is measured, a part has at least so many pieces, and each of them has at most so many times as many

@@ -1,4 +1,4 @@
-//! Actions: what a scheme does to the memory that it wants.
+//! Actions: what a scheme does to the memory that it selects.
 
 use std::fmt;
 
@@ -263,7 +263,7 @@ impl ActionKind {
         matches!(self, Self::PageOut)
     }
 
-    /// What of a region the action is for, where a survey tells which pages are in memory.
+    /// The part of a region that the action is for, if a survey knows which pages are in memory.
     pub(crate) const fn reach(self) -> Reach {
         match self {
             Self::Cold | Self::PageOut | Self::Demote | Self::MigrateCold => Reach::IdlePages,

@@ -20,14 +20,14 @@ pub struct Work<'a> {
     pub ranges: &'a [AddrRange],
 }
 
-/// What became of one range.
+/// The result of an action on one range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Bytes that the action was carried out on.
     pub applied: u64,
     /// Bytes that were refused. Bytes that are neither applied nor refused did not need the action.
     pub refused: u64,
-    /// Why bytes were refused; `None` if and only if none were. Of several reasons it is the first.
+    /// Why bytes were refused; `None` if and only if none were. If there are several reasons, it is the first.
     pub refusal: Option<Refusal>,
     /// Bytes of the range that are in memory after an action that frees memory; `None` if that is not known.
     pub resident: Option<u64>,

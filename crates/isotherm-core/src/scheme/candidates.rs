@@ -28,7 +28,7 @@ pub(crate) struct Candidate {
     pub page_filter: Option<usize>,
 }
 
-/// Where the budget of the last application ended. The next application goes on there.
+/// Where the budget of the last application ended. The next application continues there.
 pub(crate) type Cursor = Option<(TargetId, u64)>;
 
 /// Bytes of regions that match the condition and are left out for another reason.
@@ -54,14 +54,14 @@ pub(crate) struct Seen<'a> {
     pub moved: &'a Moved,
     /// When the scheme found memory where it would move it to.
     pub in_place: &'a ActionHistory,
-    /// When the scheme looked at hot memory once more, and found that it was not accessed since the survey.
+    /// When the scheme checked hot memory once more, and found that it was not accessed since the survey.
     pub not_again: &'a ActionHistory,
 }
 
 impl Seen<'_> {
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts that may be acted on,
-    /// and with that time. Memory that was moved lately, was found in its place, or was found not to be accessed again
-    /// is left out for actions that would move it.
+    /// and with that time. For actions that would move memory, these parts are left out: memory that was moved
+    /// recently, was found on its node, or was found not to be accessed again.
     fn pieces(
         &self,
         kind: ActionKind,

@@ -62,7 +62,7 @@ impl Condition {
             && self.age.contains(age)
     }
 
-    /// Whether the condition tells access rates apart other than by whether there was an access. Samples over another
+    /// Whether the condition compares access rates, beyond whether there was an access at all. Samples over another
     /// interval find another rate.
     pub fn compares_rates(&self) -> bool {
         self.rate.min > 0.0 || (self.rate.max > 0.0 && self.rate.max < 1.0)

@@ -110,10 +110,9 @@ impl Destinations {
 
     /// The nodes for a page, which is a small or a huge one: the first of them that has room. A page on one of them
     /// stays.
-    ///
-    /// Of nodes with weights, it is one node. It depends on the address and the weights only, so that memory that was
-    /// moved stays where it is. Neighbouring pages go to the nodes in turn: to each as many in a row as its weight
-    /// says. This is the weighted interleave of the kernel's DAMON (Linux
+    /// For nodes with weights, it is one node. It depends on the address and the weights only, so that moved memory
+    /// stays where it is. Neighbouring pages go to the nodes in turn: the weight of a node is the number of pages in a
+    /// row that go to it. This is the weighted interleave of the kernel's DAMON (Linux
     /// `Documentation/admin-guide/mm/damon/usage.rst`, `schemes/N/dests`).
     pub fn of_page(&self, page: AddrRange) -> &[(NodeId, u32)] {
         if self.in_order {

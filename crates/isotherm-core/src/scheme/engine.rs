@@ -50,7 +50,7 @@ pub struct Schemes<A, I, G> {
     /// What has changed since [`Schemes::take_returns`].
     returns: Vec<Returns>,
     /// The sampling interval that conditions are about: the one in force when the schemes were put in force. `None`
-    /// until the next snapshot tells it.
+    /// until the next snapshot, which has it.
     interval: Option<Duration>,
     // These buffers are used again, so that an application allocates little.
     candidates: Vec<Candidate>,
@@ -68,9 +68,9 @@ struct ActiveScheme {
     victims: Victims,
     /// When memory was found where the scheme would move it to.
     in_place: ActionHistory,
-    /// When hot memory was looked at once more, and was not accessed again.
+    /// When hot memory was checked once more, and was not accessed again.
     not_again: ActionHistory,
-    /// Whether too much of what it freed came back lately.
+    /// Whether too much of the memory that it freed came back recently.
     returning: bool,
     report: Report,
 }
@@ -102,7 +102,7 @@ impl ActiveScheme {
         }
     }
 
-    /// Puts another scheme of the same name in its place. The report goes on, and so does the use of the quota in
+    /// Puts another scheme of the same name in its place. The report continues, and so does the use of the quota in
     /// this period.
     fn replace(&mut self, scheme: Scheme) {
         if scheme.quota != self.scheme.quota {
@@ -368,15 +368,12 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 /// The filters of a scheme after those that hold by default, and how many of the first ones reject memory because it is
 /// where the scheme would move it to.
 ///
-/// A scheme that moves memory between nodes leaves alone what is on a node that its action leaves as it is.
-///
-/// A survey tells which pages are in memory. Without a survey, a scheme that takes memory away reads that just before
-/// it acts, and leaves alone what is absent.
-///
-/// Where there is a survey, a scheme that takes memory away, or moves it, looks at each page once more just before it
-/// acts. It leaves alone cold memory that has been accessed since the survey, and hot memory that has not. A scheme
-/// with a filter of its own for young pages decides itself, and so does one for which nothing tells which pages are
-/// young.
+/// A scheme that moves memory between nodes does not touch memory that is on a node where its action would leave it.
+/// With a survey, it is known which pages are in memory. Without a survey, a scheme that takes memory away reads that
+/// just before it acts, and does not touch absent pages.
+/// With a survey, a scheme that takes memory away, or moves it, checks each page once more just before it acts. It does
+/// not touch cold memory that has been accessed since the survey, or hot memory that has not. There is no such check if
+/// the scheme has a filter for young pages, or if it is not known which pages are young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! Filters: which memory a scheme may act on, by other properties than access frequency and age.
+//! Filters: which memory a scheme may act on, by properties other than access frequency and age.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The history of actions: when schemes have acted on which memory, so that its age starts again there.
 //!
 //! The age in a snapshot is the monitor's: for how long the access frequency has stayed the same. The age that
-//! schemes use is the shorter of that and of the time since a scheme acted on the memory. It is remembered here and
-//! not in the monitor for three reasons. It stays exact to the page when the monitor merges memory that was acted
-//! on with memory that was not. The monitor needs no way back from its sinks. And it works for snapshots of the
-//! kernel's DAMON and of recordings as well.
+//! schemes use is the shorter of that and of the time since a scheme acted on the memory. The time of the action is
+//! kept here and not in the monitor for three reasons. It stays exact to the page when the monitor merges memory that
+//! was acted on with memory that was not. The monitor needs no way back from its sinks. And it works for snapshots of
+//! the kernel's DAMON and of recordings as well.
 
 use std::time::Duration;
 

@@ -3,12 +3,12 @@
 //! A [`Scheme`] is a [`Condition`] on regions and an [`Action`], with a [`Quota`], [`Watermarks`] and [`Filter`]s.
 //! [`Schemes`] is a [`Sink`](crate::Sink) that takes snapshots, acts through an [`Actuator`], and reports in a
 //! [`Report`] for each scheme what it did. It asks a [`PageInspector`] for properties of pages and processes, and
-//! [`Gauges`] for figures of the system. It never changes the monitor: it remembers itself where the age of memory
+//! [`Gauges`] for figures of the system. It never changes the monitor: it keeps its own record of the memory whose age
 //! starts again after an action.
 //!
-//! What always holds:
+//! Guarantees:
 //! - In no period is an action called for more bytes than the quota allows.
-//! - While more than a tenth of what a scheme frees or moves comes back soon, less of its quota is in force.
+//! - While more than a tenth of the memory that a scheme frees or moves comes back soon, less of its quota is in force.
 //! - Memory that was moved to another node is not moved back at once.
 //! - No action is called for memory outside the mappings of the snapshot, or for a page that a filter rejects.
 //! - The same snapshots and the same answers give the same actions.

@@ -1,13 +1,13 @@
-//! What schemes have moved between memory nodes, so that memory does not go to and fro.
+//! The memory that schemes have moved between nodes, so that it does not move back and forth.
 //!
-//! Three rules hold without any setting. They are about the time that a move needs to pay off: a move costs the time of
-//! a copy, and memory in the wrong place costs a little with each access.
+//! Three rules hold without any setting. They concern the time that a move needs to pay off: a move costs the time of a
+//! copy, and memory on the wrong node costs a little time with each access.
 //!
 //! - Hot memory is moved only after two looks have found it hot ([`LOOKS`]). One look also finds memory that is used
 //!   once, such as a file that is read from its start to its end. Linux's NUMA balancing asks for two faults for the
 //!   same reason (`should_numa_migrate_memory`).
 //! - What was moved is not moved back for a while ([`COOL_DOWN`]).
-//! - A scheme of whose moves more than a tenth is undone within a minute gets less of its quota
+//! - If more than a tenth of the moves of a scheme is undone within a minute, the scheme gets less of its quota
 //!   ([`WINDOW`], and the module `slowdown`).
 
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::{AddrRange, TargetId};
 use super::Moves;
 use super::history::ActionHistory;
 
-/// In how many aggregations memory must have been hot before it is moved for that.
+/// The number of aggregations in which memory must have been hot before it is moved as hot memory.
 pub(crate) const LOOKS: u32 = 2;
 
-/// For how long memory is not moved against the direction of its last move. It is longer than the interval of surveys
-/// is by default, so that a survey can see what the move has changed, and short beside the minute in which moves are
-/// judged, so that memory in the wrong place does not stay there.
+/// For how long memory is not moved against the direction of its last move. It is longer than the default interval of
+/// surveys, so that a survey can observe the effect of the move. It is short compared with the minute in which moves
+/// are evaluated, so that memory on the wrong node does not stay there.
 pub(crate) const COOL_DOWN: Duration = Duration::from_secs(10);
 
-/// For how long memory that was in its place is not looked at again by the scheme that found it there. The look at all
-/// of a large memory takes a while: about 0.1 s for 10 GiB of small pages.
+/// For how long a scheme does not check memory again that it has found on its node. A check of all of a large memory
+/// takes about 0.1 s for 10 GiB of small pages.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What is moved back within this time of its move has come back.
+/// Memory that is moved back within this time after its move counts as come back.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The memory that was moved, by the direction of its last move.

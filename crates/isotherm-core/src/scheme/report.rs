@@ -70,10 +70,9 @@ pub struct Statistics {
     pub applied_regions: u64,
     /// Bytes that the action was carried out on.
     pub applied_bytes: u64,
-    /// Of the bytes that an action freed, or moved to another node, those that were watched until the end of their
-    /// time. Zero for actions that do neither.
+    /// The freed or moved bytes that were watched until the end of their time. Zero for actions that do neither.
     pub watched_bytes: u64,
-    /// Of these bytes, those that were in memory again, or moved back by another scheme, within their time.
+    /// The part of `watched_bytes` that was in memory again, or moved back by another scheme, within its time.
     pub returned_bytes: u64,
     /// Bytes that matched the condition and that a filter rejected.
     pub rejected_bytes: u64,

@@ -1,4 +1,5 @@
-//! The slowdown of a scheme: how much of its quota is in force, by how much of what it freed comes back soon.
+//! The slowdown of a scheme: how much of its quota is in force, depending on how much of the freed memory comes back
+//! soon.
 
 use std::time::Duration;
 
@@ -30,11 +31,11 @@ const LEAST_PACE: Duration = Duration::from_secs(1);
 pub(crate) struct Slowdown {
     share: f64,
     judged: Duration,
-    /// What has not been judged yet.
+    /// The memory that has not been evaluated yet.
     tally: Tally,
 }
 
-/// What was judged.
+/// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub tally: Tally,

@@ -2,13 +2,13 @@
 //!
 //! The logarithm of the quota follows the error by a proportional and an integral part. The error is the relative
 //! distance from the goal, smoothed over a few periods. The proportional part damps. The integral part finds the
-//! magnitude of the quota, from kilobytes to gigabytes, in few periods. It is not known beforehand how strongly the
-//! quota moves the metric, with which delay, and whether its effect adds up, as that on free memory does. So the
-//! gain of the integral part is halved whenever the error changes its sign. It grows again only while the goal
-//! stays far away on one side for much longer than the last swing took. So the loop settles where a loop of fixed
-//! gain would swing.
+//! magnitude of the quota, from kilobytes to gigabytes, in few periods. It is not known beforehand how strongly and
+//! with which delay the quota changes the metric, and whether the effect accumulates, as it does for free memory. So
+//! the gain of the integral part is halved whenever the error changes its sign. It grows again only while the goal
+//! stays far away on one side for much longer than the last swing took. So the loop settles where a loop of fixed gain
+//! would swing.
 //!
-//! That the quota moves in proportion to the distance from the goal is DAMON's idea (Linux
+//! The idea of moving the quota in proportion to the distance from the goal is DAMON's (Linux
 //! `Documentation/mm/damon/design.rst`, "Aim-oriented Feedback-driven Auto-tuning"). The rest is isotherm's own. Of
 //! the constants that were tried, these settle all plants of `tests/schemes/goals.rs` best.
 
@@ -64,7 +64,7 @@ impl Tuner {
         self.quota as u64
     }
 
-    /// Takes in the `score` of the goals after a period; 1 means reached exactly. `exhausted` says whether the
+    /// Takes the `score` of the goals after a period; 1 means reached exactly. `exhausted` says whether the
     /// scheme used most of its quota: a quota that is not used does not grow.
     pub(crate) fn period(&mut self, score: f64, exhausted: bool, ceiling: Option<u64>) {
         if score.is_nan() {

@@ -2,7 +2,7 @@
 //! comes back.
 //!
 //! Memory that was moved comes back if a scheme of the other direction moves it. Memory that was freed comes back if it
-//! is in memory again. Where there is a survey, its present pages tell that. Otherwise the pages are looked at once,
+//! is in memory again. With a survey, the present pages of the survey show this. Otherwise the pages are checked once,
 //! when the time is over.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MAX_VICTIMS: usize = 4096;
 /// The longest time for which a range is watched.
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
-/// The most bytes whose pages are looked at for one snapshot, which bounds the time that this takes.
+/// The most bytes whose pages are checked for one snapshot, which bounds the time of the check.
 const LOOK_BYTES: u64 = 32 << 20;
 
 /// The time for which the victims of a scheme are watched that takes memory of at least this age: memory that comes
@@ -95,8 +95,8 @@ impl Victims {
 
     /// Begins the snapshot of the time `now`. `survey` is the time of the last survey, if there is one, and `present`
     /// returns how many bytes of a range were in memory then, or are now without a survey; `None` if that is not known.
-    /// Returns what came back of the memory whose window is over; `None` if nothing was looked at, because there was no
-    /// survey since the last call.
+    /// Returns how much came back of the memory whose window is over; `None` if nothing was checked, because there was
+    /// no survey since the last call.
     pub(crate) fn look(
         &mut self,
         now: Duration,

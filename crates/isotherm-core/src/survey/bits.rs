@@ -58,8 +58,8 @@ impl PageBits {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
-    /// The pages of which the one before is not alike: in the set, if they are not, or the other way round. The first
-    /// page is one of them if it is in the set.
+    /// The pages that differ from the page before: one of the two is in the set, and the other is not. The first page
+    /// is one of them if it is in the set.
     pub(super) fn changes(&self) -> Self {
         let mut before = 0;
         Self(self.0.map(|word| {

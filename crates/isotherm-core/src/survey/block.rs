@@ -41,8 +41,8 @@ const MIN_CLEARED: usize = 8;
 /// kernel never clears most of them, and each try costs time.
 const SURVEYS_TO_RETRY: u32 = 8;
 
-/// Of a hot block, one run of pages is cleared in a survey: the block divided by this number. One run costs the monitor
-/// much less than as many scattered pages.
+/// A survey clears one run of pages of a hot block: the block divided by this number. One run costs the monitor much
+/// less than the same number of scattered pages.
 const HOT_PARTS: usize = 8;
 
 /// What is known of the pages of a block. It does not change as long as the block stays idle, or unknown, and it has no

@@ -40,7 +40,7 @@ pub trait MappingSurvey {
     /// of the target.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A target that has just ended has no mappings.
+    /// Fails only if the run cannot continue. A target that has just ended has no mappings.
     fn read_and_clear(&mut self, target: &TargetSpace) -> Result<Vec<MappingRead>, BoxError>;
 }
 
@@ -78,11 +78,10 @@ impl MappingHistories {
         last.map_or(Duration::ZERO, |last| now.saturating_sub(last))
     }
 
-    /// Takes in what the survey of a target at `now` has read. Returns the sums of each mapping.
-    ///
-    /// What the first survey finds accessed was accessed at an unknown time. Which pages were accessed is not known, so
-    /// that a window of several intervals counts the most that was accessed in one of them: what was accessed is at
-    /// least that much.
+    /// Takes what the survey of a target at `now` has read. Returns the sums of each mapping.
+    /// Memory that the first survey finds accessed was accessed at an unknown time. It is not known which pages were
+    /// accessed. So a window of several intervals counts the most that was accessed in one of them, which is a lower
+    /// bound.
     pub(crate) fn take(&mut self, target: TargetId, read: &[MappingRead], now: Duration) -> Vec<PageSums> {
         let history = self.targets.entry(target).or_default();
         let mut before = std::mem::take(&mut history.touched);

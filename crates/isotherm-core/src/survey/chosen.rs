@@ -30,9 +30,8 @@ pub struct Chosen {
 
 impl HistoryUpdate {
     /// Chooses pages of the part under way to clear, within `limits`: those of the panel first.
-    ///
-    /// What the limits leave out is left out at random, so that what is cleared stands for the rest. Pages with an
-    /// unknown past come last.
+    /// The pages that the limits leave out are chosen at random, so that the cleared ones are representative. Pages
+    /// with an unknown past come last.
     pub fn choose(&self, limits: ClearLimits, rng: &mut impl Rng) -> Chosen {
         let (ClearLimits { again: most, clears }, panel) = (limits, self.history().panel);
         let blocks = &self.part;

@@ -1,4 +1,4 @@
-//! Estimates what is not known of pages from the pages of which it is known.
+//! Estimates unknown accesses of pages from pages whose accesses are known.
 
 use super::PageSums;
 use super::block::LAGS;
@@ -14,16 +14,15 @@ pub(super) struct Pages {
     pub(super) present: f64,
     pub(super) unobservable: f64,
     pub(super) swapped: f64,
-    /// Pages of which it is known whether they were accessed in the last interval.
+    /// Pages for which it is known whether they were accessed in the last interval.
     pub(super) known: Known,
     /// Of `known.last`, the pages accessed in the interval before, too.
     pub(super) again: f64,
     /// The known pages by the intervals in which windows begin.
     pub(super) begun: Begun,
-    /// The known pages in the panel, which stand for those of which it is not known when they were accessed last.
-    ///
-    /// Of a page outside of the panel it is known until it is accessed again, and not afterwards. So the known ones
-    /// among them are not a fair sample.
+    /// The known pages in the panel. They stand for the pages whose last access is not known.
+    /// The last access of a page outside the panel is known until the page is accessed again, and not afterwards. So
+    /// the known pages outside the panel are not a fair sample.
     pub(super) panel: Known,
     /// Pages that were accessed one survey ago, two surveys ago, and so on.
     pub(super) followed: [Followed; LAGS],
@@ -32,7 +31,7 @@ pub(super) struct Pages {
     pub(super) uncertain: [f64; COUNT + 1],
 }
 
-/// Pages of which it is known when they were accessed last.
+/// Pages whose last access is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
     pub(super) pages: f64,

@@ -1,4 +1,4 @@
-//! Remembers what became of a block, so that blocks that had the same state and changed alike share the new one.
+//! Remembers the new state of a block, so that blocks with the same old state and the same changes share it.
 
 use std::sync::Arc;
 

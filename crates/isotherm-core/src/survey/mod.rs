@@ -1,14 +1,15 @@
 //! The survey: every present page of a target is read once a *survey interval*.
 //!
-//! Sampling says how often memory is accessed. The survey says whether, where and since when, page by page. Reading
-//! is cheap; clearing is not, because the target must set each cleared accessed bit again. Therefore
+//! Sampling measures how often memory is accessed. The survey finds, page by page, whether memory was accessed, where,
+//! and since when it has been idle. Reading is cheap. Clearing is not, because the target must set each cleared
+//! accessed bit again. Therefore
 //!
 //! - a page that is not accessed stays clear, and needs no more than reading: *cold is exact*;
 //! - a page that was idle and is found accessed is always cleared again;
 //! - of a block of pages that has been hot for several surveys, a random eighth is cleared, and stands for the rest:
 //!   *hot is sampled*;
-//! - the number of clears in a survey has a bound. What the bound leaves out is *unknown*: its accessed bit says only
-//!   that it was accessed at some time since it was mapped.
+//! - the number of clears in a survey has a bound. Memory that the bound leaves out is *unknown*: a set accessed bit
+//!   means only that the page was accessed at some time since it was mapped.
 //!
 //! The history of pages and the choice of the pages to clear are here. A [`Survey`] reads and clears.
 
@@ -118,8 +119,8 @@ pub struct BlockFrames<'a> {
     pub pages: PageBits,
     /// The pages in swap whose places are given.
     pub swapped: PageBits,
-    /// Of each of `pages` the number of its page frame, and of each of `swapped` a number for its place in swap, which
-    /// differs from those of all other places. The others have any number.
+    /// For each of `pages` the number of its page frame, and for each of `swapped` a number that identifies its place
+    /// in swap. The entries of other pages have any value.
     pub frames: &'a [u64; BLOCK_PAGES],
 }
 
@@ -140,7 +141,7 @@ pub trait Survey {
     /// Begins a survey of all targets.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn begin(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
@@ -150,7 +151,7 @@ pub trait Survey {
     /// the last survey counts as accessed.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A target that has just ended has no blocks.
+    /// Fails only if the run cannot continue. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError>;
 
     /// Reads pages of `target` between two parts of a survey, for which it changes nothing. Appends to `blocks`, in the
@@ -158,7 +159,7 @@ pub trait Survey {
     /// `target`. They may hold other pages too. A survey that cannot look appends none.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn look(
         &mut self,
         _target: &TargetSpace,
@@ -174,21 +175,22 @@ pub trait Survey {
     /// known.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn frames(&mut self, _target: TargetId, _found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
         Ok(false)
     }
 
     /// Calls `found` with the memory nodes of pages of `target` in the part that the survey has just read, in the order
-    /// of addresses. Of pages whose node is not known, and if all memory is on one node, nothing is told.
+    /// of addresses. `found` is not called for pages whose node is not known, and not at all if all memory is on one
+    /// node.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on.
+    /// Fails only if the run cannot continue.
     fn nodes(&mut self, _target: TargetId, _found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Whether the survey tells which pages are in swap.
+    /// Whether the survey finds which pages are in swap.
     fn knows_swap(&self) -> bool {
         false
     }
@@ -206,6 +208,6 @@ pub trait Survey {
     /// the work that the target has if it accesses all of them again.
     ///
     /// # Errors
-    /// Fails only if the run cannot go on. A page that cannot be cleared is added to the unobservable ones.
+    /// Fails only if the run cannot continue. A page that cannot be cleared is added to the unobservable ones.
     fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError>;
 }

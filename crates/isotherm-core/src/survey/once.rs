@@ -1,4 +1,4 @@
-//! Counts pages that several targets map once.
+//! Counts each page once, even if several targets map it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;

@@ -2,16 +2,16 @@
 //! would leave too little of the budget for reading.
 //!
 //! Each page that was cleared costs its target the time to set the accessed bit again, once it is accessed. If a target
-//! accesses more memory in turn than it may set accessed bits, only a part can be known. That part must not depend on
-//! when memory is accessed. Of a program that streams through its memory, for example, the pages that are still clear
-//! are those that it accesses next. Therefore the blocks have an order that stays the same, the panel is the first part
-//! of them, and all that is accessed in the panel is cleared in each survey.
+//! accesses more memory in turn than it may set accessed bits for, only a part of it can be known. That part must not
+//! depend on when memory is accessed. For example, if a program streams through its memory, the pages that are still
+//! clear are those that it accesses next. Therefore the blocks have a fixed order, the panel is the first part of them,
+//! and each survey clears all accessed pages of the panel.
 //!
 //! The place of block *n* in the order is the fractional part of *n* times the golden ratio, from a start that is
-//! random for each target. So each block belongs to the panel with the same probability, and of any run of neighbouring
-//! blocks about the same share does: the error for a run is one or two blocks, where it would be the square root of
-//! their number if each place were random by itself (Kuipers and Niederreiter, Uniform Distribution of Sequences, 1974,
-//! chapter 2.3).
+//! random for each target. So each block belongs to the panel with the same probability, and the panel has about the
+//! same share of any run of neighbouring blocks. The error for a run is one or two blocks; if each place were chosen
+//! independently, the error would be the square root of the number of blocks (Kuipers and Niederreiter, Uniform
+//! Distribution of Sequences, 1974, chapter 2.3).
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;

@@ -156,7 +156,8 @@ impl SurveyPlan {
         self.sampled.0 += clears as f64;
     }
 
-    /// How many pages that surveys clear the targets may access again in `time`, beside those that samples clear.
+    /// How many pages cleared by surveys the targets may access again in `time`, in addition to those cleared by
+    /// samples.
     fn pages(&self, time: Duration) -> f64 {
         let all = self.settings.pages(time);
         (all - self.sampled.1 * time.as_secs_f64()).max(all * LEAST_SURVEYS)

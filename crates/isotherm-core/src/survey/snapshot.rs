@@ -50,7 +50,7 @@ pub struct SurveySnapshot {
     pub total: Option<TotalSums>,
     /// The memory of all targets together on each node, where each page counts once. Empty if it is not known.
     pub by_node: Vec<NodeSums>,
-    /// Why much memory was left unobservable, and which option has it observed, in a sentence: see
+    /// Why much memory was left unobservable, and which option makes it observable, in a sentence: see
     /// [`Survey::left_out`](super::Survey::left_out).
     pub left_out: Option<Arc<str>>,
 }

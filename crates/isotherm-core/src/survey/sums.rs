@@ -11,16 +11,15 @@ pub struct PageSums {
     pub touched: u64,
     /// Bytes that cannot be observed.
     pub unobservable: u64,
-    /// Bytes of which it is not known whether they were accessed since the survey before. The other figures count them
-    /// as accessed in the same share as the rest of the memory; [`touched`](Self::touched) does so where there is a
-    /// rest.
+    /// Bytes for which it is not known whether they were accessed since the survey before. The other figures count them
+    /// as accessed in the same share as the known memory; [`touched`](Self::touched) does so if there is known memory.
     pub unknown: u64,
     /// Bytes that are in swap, and so not in memory. `None` if the survey does not know.
     pub swapped: Option<u64>,
     /// Bytes that were accessed within each of [`WINDOWS`] before the survey. A window that is shorter than the survey
-    /// interval is estimated from how much was accessed in both of the last two intervals. Of what was accessed in an
-    /// interval in which a window begins, the part of the interval that lies in the window counts. Windows that go back
-    /// to before the first survey count what was accessed since then.
+    /// interval is estimated from how much was accessed in both of the last two intervals. If a window begins within an
+    /// interval, the memory accessed in that interval counts by the part of the interval that lies in the window. A
+    /// window that begins before the first survey counts what was accessed since that survey.
     pub within: [u64; WINDOWS.len()],
 }
 

@@ -1,7 +1,7 @@
 //! Counts pages by the survey in whose interval they were accessed last.
 //!
-//! A survey is counted part by part, each by itself. Which window holds an access is known at the end of the survey,
-//! when the counts of the parts are added up.
+//! Each part of a survey is counted by itself. The window of an access is known only at the end of the survey, when the
+//! counts of the parts are added up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Windows of time before a survey, and what each holds of the pages by their last access.
+//! Windows of time before a survey, and the pages whose last access lies in each window.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Begun {
 /// little more rarely than surveys come, or all of them once.
 const MOST_DECAY: f64 = 2.0 * std::f64::consts::LN_2;
 
-/// Of fewer pages, it says little how many were accessed last in each interval.
+/// With fewer pages, the numbers that were accessed last in each interval are not significant.
 const FEW: f64 = 64.0;
 
 impl Windows {

@@ -1,4 +1,4 @@
-//! What one process is, as far as selectors ask for it.
+//! The properties of one process that selectors depend on.
 
 use std::cell::OnceCell;
 use std::fs;

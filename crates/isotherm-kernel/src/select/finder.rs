@@ -11,12 +11,12 @@ use crate::listing::{ROOT, process_ids};
 use crate::process_events::ProcessEvents;
 
 /// A process that does not belong to the selection may call execve(2), change its user or its cgroup, or grow. So it is
-/// looked at again, soon after it has appeared, and then ever less often. Where the kernel tells what it does, it is
-/// looked at at once.
+/// checked again, soon after it has appeared, and then less and less often. If the kernel reports what the process
+/// does, it is checked at once.
 const FIRST_GAP: Duration = Duration::from_millis(100);
 const LONGEST_GAP: Duration = Duration::from_secs(5);
 
-/// Where the kernel tells which processes begin, all are listed this often, to forget those that have ended.
+/// If the kernel reports which processes start, all are listed this often, to forget those that have ended.
 const LIST_EVERY: Duration = Duration::from_secs(5);
 
 /// Finds the processes of a selection.
@@ -37,7 +37,7 @@ pub(crate) struct Finder {
 /// A process that does not belong to the selection.
 #[derive(Clone, Copy, Debug)]
 struct Other {
-    /// When it is looked at again.
+    /// When it is checked again.
     due: Instant,
     /// How long after that the next time is.
     gap: Duration,
@@ -81,9 +81,8 @@ impl Finder {
 
     /// The processes of the machine that belong to the selection at `now` and are no members: at most `most`, those
     /// with the lowest IDs. A process that was found is found again as long as it is no member, less and less often.
-    ///
-    /// Where the kernel tells what processes do, only those are looked at that did something or are due. All processes
-    /// are listed now and then.
+    /// If the kernel reports what processes do, only those that did something or are due are checked. All processes are
+    /// listed now and then.
     ///
     /// # Errors
     /// If the processes cannot be listed. The next call finds what this one has missed.
@@ -138,12 +137,12 @@ impl Finder {
 }
 
 impl Other {
-    /// A process that was not looked at yet.
+    /// A process that was not checked yet.
     fn new(now: Instant) -> Self {
         Self { due: now, gap: FIRST_GAP / 2 }
     }
 
-    /// `is_told` says whether the kernel tells all that can make the process belong to the selection.
+    /// `is_told` says whether the kernel reports all changes that can make the process belong to the selection.
     fn looked_at(&mut self, now: Instant, is_told: bool) {
         self.gap = if is_told { LONGEST_GAP } else { (self.gap * 2).min(LONGEST_GAP) };
         self.due = now + self.gap;

@@ -152,7 +152,8 @@ impl Selection {
         })
     }
 
-    /// Whether a process belongs to the selection by its program, name and user alone, which the kernel tells.
+    /// Whether a process belongs to the selection by its program, name and user alone, whose changes the kernel
+    /// reports.
     pub(crate) fn is_told(&self) -> bool {
         let mut selectors = self.any.iter().chain(&self.except);
         self.least_resident == 0

@@ -1,10 +1,10 @@
 //! The survey of the `bpf` probe: it reads and clears all pages of a target.
 //!
 //! Reading costs about 1 µs for each page table, which maps 2 MiB. Address space without page tables costs nothing.
-//! `MADV_COLD` clears ranges. Such a range also moves its pages to the inactive list, those of them included that were
-//! idle already.
+//! `MADV_COLD` clears ranges. It also moves all pages of such a range to the inactive list, including those that were
+//! already idle.
 //!
-//! - A page is present if a page of memory is mapped there that the kernel manages. The zero page is absent, as it is
+//! - A page is present if a page of memory that the kernel manages is mapped there. The zero page is absent, as it is
 //!   in the resident set size. Memory of devices is present and unobservable.
 //! - `[vdso]` and `[vvar]` are left out.
 //! - Pages that several processes map are cleared by the multi-generational LRU or with `/proc/PID/clear_refs`, within

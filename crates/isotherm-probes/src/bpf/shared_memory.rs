@@ -13,14 +13,14 @@ use isotherm_core::units;
 /// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, or
 /// all pages of its files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for
 /// 1 GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The estimate
-/// follows what clears have taken. A clear also resets the referenced marks of the pages, by which the kernel
-/// chooses what to reclaim.
+/// follows from the measured times of clears. A clear also resets the referenced marks of the pages, by which the
+/// kernel chooses what to reclaim.
 ///
 /// *The multi-generational LRU*, where the administrator has turned it on, ages a cgroup: it clears all pages of all
-/// processes of the cgroup, private ones as well, and page faults go on meanwhile (see `isotherm_kernel::lru_gen`). The
-/// processes have to set all these accessed bits again, those that are no targets included. The kernel then tells apart
-/// only memory that was accessed in one of the last three agings from older memory. What aging leaves, because it is
-/// charged to another cgroup for instance, is cleared with `/proc/PID/clear_refs`.
+/// processes of the cgroup, private ones as well, and page faults do not wait for it (see `isotherm_kernel::lru_gen`).
+/// The processes have to set all these accessed bits again, including processes that are not targets. The kernel can
+/// then distinguish only memory that was accessed in one of the last three agings from older memory. Memory that aging
+/// does not clear, for example because it is charged to another cgroup, is cleared with `/proc/PID/clear_refs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedMemory {
     /// Where [`SharedLimits`] allow it. A cgroup is aged only if targets have at least half of the resident memory of

@@ -1,10 +1,10 @@
 //! Page-table entries of pages that are in swap.
 //!
 //! An entry that is not present and not zero is one of many kinds: a page in swap, a page that is being moved, a page
-//! with a memory error, memory of a device, a marker of userfaultfd. Its type tells them apart. Types of swap areas are
-//! numbered from 0, and the other kinds have the last of the 32 types: `swapon(2)`, "MAX_SWAPFILES", says how many a
-//! kernel takes away, nine at most. The place of the type in an entry is documented nowhere, so that it is compared
-//! with `/proc/PID/pagemap`, which is (Linux `Documentation/admin-guide/mm/pagemap.rst`), before any entry counts.
+//! with a memory error, memory of a device, a marker of userfaultfd. The type of the entry distinguishes them. Types of
+//! swap areas are numbered from 0, and the other kinds have the last of the 32 types, nine at most (`swapon(2)`,
+//! "MAX_SWAPFILES"). The position of the type in an entry is not documented. Therefore, before any entry counts, it is
+//! compared with `/proc/PID/pagemap`, which is documented (Linux `Documentation/admin-guide/mm/pagemap.rst`).
 //!
 //! What is not counted: shared memory (shmem, tmpfs), whose entries the kernel removes when it swaps them out
 //! (`pagemap.rst`, "Exceptions for Shared Memory"), and pages in more than the first 23 swap areas.

@@ -1,9 +1,9 @@
 //! Sweeps: clear the accessed bits of a large amount of private anonymous memory at once.
 //!
-//! Sweeps make the probe faster: after a sweep, samples find accessed only the memory that is in use, and not all
-//! memory that was ever used. A page costs a sixtieth in a sweep of what it costs alone. All memory is swept when a
-//! target is added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is accessed
-//! for the first time. Pages that sweeps leave out are cleared one by one.
+//! Sweeps make the probe faster: after a sweep, samples find accesses only in memory that is in use, and not in all
+//! memory that was ever used. Clearing a page in a sweep costs a sixtieth of clearing it alone. All memory is swept
+//! when a target is added. Memory that comes later is swept by [block](BLOCK): once, when a sample in the block is
+//! accessed for the first time. Pages that sweeps leave out are cleared one by one.
 
 use std::time::{Duration, Instant};
 

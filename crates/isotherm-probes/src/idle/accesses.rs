@@ -1,5 +1,5 @@
-//! Frames that were accessed and that the probe has marked as idle since, so that a survey learns of the accesses, and
-//! a look before an action.
+//! Frames that were accessed and that the probe has marked as idle since, so that a survey, and a check before an
+//! action, learn of the accesses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

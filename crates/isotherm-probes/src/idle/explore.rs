@@ -1,8 +1,8 @@
 //! Which blocks of a process a survey reads.
 //!
 //! `/proc/PID/pagemap` has an entry for each page of address space, present or not. Some programs map terabytes of it.
-//! Therefore a survey reads whole only as many mappings as make up 16 GiB, the smallest first. Of larger ones it reads
-//! the blocks that had pages at the last survey, and some of the others: they take turns.
+//! Therefore a survey reads only the smallest mappings whole, up to 16 GiB in all. In larger mappings it reads the
+//! blocks that had pages at the last survey, and some of the other blocks, in turns.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ const LATER: usize = 2 << 10;
 pub(super) struct Explored {
     /// The addresses of the blocks that had pages, in memory or in swap, when they were read last.
     known: BTreeSet<u64>,
-    /// Where the next survey goes on in large mappings.
+    /// Where the next survey continues in large mappings.
     next: u64,
     was_read: bool,
 }

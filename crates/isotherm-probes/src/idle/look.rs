@@ -1,4 +1,4 @@
-//! The look before an action: which pages were accessed since a survey or a sample has marked them.
+//! The check before an action: finds the pages that were accessed since a survey or a sample has marked them.
 
 use std::path::PathBuf;
 

@@ -5,12 +5,12 @@
 //! - A page was accessed if any process has accessed it, through any mapping or system call. A page that several
 //!   targets map is touched in all of them.
 //! - A page is in swap if the pagemap says so, which does not know of shared memory in swap.
-//! - The bit of a frame that has none, or that the kernel cannot check now, says nothing: the page is unobservable in
-//!   this survey. So are pages of hugetlbfs and of devices.
+//! - If a frame has no bit, or the kernel cannot check it now, the page is unobservable in this survey. Pages of
+//!   hugetlbfs and of devices are unobservable, too.
 //! - A frame that was marked for one target is marked for all. Targets that are read later in the same survey learn of
 //!   the accesses nevertheless.
-//! - In physical memory, user memory is present: anonymous memory and page cache, whether a process maps it or not. The
-//!   rest is absent: free memory, and what the kernel uses for itself.
+//! - In physical memory, user memory is present: anonymous memory and page cache, whether a process maps it or not. All
+//!   other memory is absent: free memory, and memory that the kernel uses for itself.
 //! - A process with more than 16 GiB of accessible address space is not read whole: see `explore.rs`.
 
 use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart};

@@ -2,8 +2,8 @@
 //!
 //! There are two methods. [`PhysicalScan`] visits all page frames with the kernel's idle page tracking, and knows the
 //! cgroup that each page is charged to. [`PageTableScan`] surveys processes through their page tables, for kernels
-//! without idle page tracking: with the [survey](isotherm_core::survey) that also goes with sampling. Both implement
-//! [`Scan`]: the memory is marked once, and after each interval it is read and marked again.
+//! without idle page tracking: with the same [survey](isotherm_core::survey) that the monitor does in addition to
+//! sampling. Both implement [`Scan`]: the memory is marked once, and after each interval it is read and marked again.
 
 mod findings;
 mod frames;

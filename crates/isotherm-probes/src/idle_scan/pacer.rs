@@ -62,7 +62,7 @@ impl Pacer {
         }
     }
 
-    /// The same pacer, which goes on with an account of [`Rate::Budget`].
+    /// The same pacer, which continues with an account of [`Rate::Budget`].
     #[must_use]
     pub fn with_account(self, account: CpuAccount) -> Self {
         Self { account, ..self }

@@ -1,7 +1,7 @@
 //! Memory that several processes map, counted once.
 //!
-//! First all frames are [seen](Sharing::see), in all processes. Then the frames that were seen more than once are
-//! known, and each process [tells](Sharing::merge) in which state it has found them.
+//! First, all frames of all processes are [seen](Sharing::see). Then the frames that were seen more than once are
+//! known, and the states in which each process has found them are [merged](Sharing::merge).
 
 use std::collections::HashMap;
 

@@ -12,10 +12,10 @@
 //! - A frame that was freed and is mapped again is new memory if a survey lies in between. Otherwise, its accessed bit
 //!   says that it was accessed in this interval: the kernel sets it in the mapping of a page that was faulted in. The
 //!   idle time of a page begins again when the kernel moves the page to another frame.
-//! - A survey in parts reads the processes first, some in each part. The next parts list blocks of frames, and the
-//!   last ones clear what was chosen of these blocks. See `survey.rs`.
-//! - All processes are read, this one included. Processes that start or end between two surveys, or during one, are no
-//!   error. Kernel threads have no memory.
+//! - A survey in parts reads the processes first, some in each part. The next parts list blocks of frames, and the last
+//!   ones clear the chosen frames of these blocks. See `survey.rs`.
+//! - All processes are read, this one included. It is not an error if processes start or end between two surveys, or
+//!   during one. Kernel threads have no memory.
 
 mod accessed;
 mod blocks;

@@ -1,18 +1,18 @@
 //! The survey of the page frames that processes map, in parts.
 //!
-//! What a frame was accessed through is known only when all processes were read, and whether it is clear when it was
+//! All accesses to a frame are known only when all processes were read. A frame is known to be clear only when it was
 //! cleared in all of them. So a survey has three stages, and each is done in parts:
 //!
 //! 1. Processes are read, each as a whole. These parts have no blocks: the next one begins at address 0 again.
-//! 2. The blocks of frames are listed by address. What is chosen of them to be cleared is noted.
-//! 3. The chosen frames are cleared, process by process. The last of these parts returns what was cleared in all of
-//!    them, and the others return nothing.
+//! 2. The blocks of frames are listed by address. The frames that are chosen to be cleared are noted.
+//! 3. The chosen frames are cleared, process by process. The last of these parts returns the frames that were cleared
+//!    in all of them; the others return nothing.
 //!
 //! A survey that finds little memory is done in one part. Otherwise, its stages would be far apart.
 //!
 //! The driver counts a part that begins at address 0 as a few blocks, so each part of the first and third stage does
 //! about as much work as that. Accesses of a frame between the first and the third stage are lost if the frame was
-//! accessed before the first, and was chosen. They are those of a page that counts as accessed in this survey.
+//! accessed before the first stage and was chosen. Such a frame counts as accessed in this survey.
 
 use isotherm_core::survey::{BlockPages, ClearPages, Rest, Survey, SurveyPart};
 use isotherm_core::{BoxError, TargetId, TargetSpace};

@@ -1,4 +1,4 @@
-//! Why call stacks cannot be recorded.
+//! The reasons why call stacks cannot be recorded.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Which code maps memory: the call stacks of mmap(2), mremap(2) and brk(2).
 //!
-//! eBPF programs run when these calls return in a watched process. They hand over what was mapped, three registers, and
-//! a copy of the top 16 KiB of the stack. A thread of isotherm then unwinds the copy and looks up the names of the
+//! eBPF programs run when these calls return in a watched process. They report the mapped range, three registers, and a
+//! copy of the top 16 KiB of the stack. A thread of isotherm then unwinds the copy and looks up the names of the
 //! functions ([`StackCollector`]). Properties and limits:
 //!
 //! - It needs Linux 5.17 or later with BTF and the tracepoints of system calls, on x86-64, and the rights of the `bpf`
@@ -13,7 +13,7 @@
 //! - Names come from the symbol tables of ELF files, and from the files `/tmp/perf-PID.map` that just-in-time compilers
 //!   write.
 //! - A stack that is deeper than the copy, or that has 127 frames, is cut at its outer end.
-//! - Calls are dropped and counted when there are more than the thread can take.
+//! - Calls are dropped and counted when there are more than the thread can process.
 
 #[cfg(target_arch = "x86_64")]
 mod calls;

@@ -1,8 +1,8 @@
 //! Names of code that a process has made itself: the file `/tmp/perf-PID.map`, which just-in-time compilers write (the
 //! kernel's `tools/perf/Documentation/jit-interface.txt`).
 //!
-//! The file is the process's, which may write anything there at any time. So it is read and not mapped, up to a limit;
-//! a line that cannot be understood is passed over, and costs its own name only.
+//! The file belongs to the process, which may write anything to it at any time. So the file is read, up to a limit, and
+//! not mapped. A line that cannot be parsed is skipped; only the name in that line is lost.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use isotherm_kernel::inner_pid;
 /// A longer file is not read, in bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// Of a file with more functions, the first ones are taken.
+/// If a file has more functions, the first ones are taken.
 const MOST: usize = 1 << 20;
 
 /// The functions of a process that it has made itself.

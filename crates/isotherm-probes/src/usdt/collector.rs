@@ -114,7 +114,7 @@ impl UsdtCollector {
         self.tracer.lost()
     }
 
-    /// Whether a process was looked at for as long as libraries usually take to come.
+    /// Whether a process was checked for as long as libraries usually take to be loaded.
     pub fn has_settled(&self) -> bool {
         self.looks.have_settled()
     }

@@ -18,7 +18,7 @@ const PROGRAM: &str = "executed_probe";
 /// All processes, where libbpf takes a process.
 const ALL_PROCESSES: i32 = -1;
 
-/// The most files that are looked at.
+/// The most files that are checked.
 const MOST_FILES: usize = 1 << 14;
 /// The most files whose probes are watched. Each takes a file descriptor, and has a number of one byte.
 const MOST_WATCHED: usize = 1 << 8;
@@ -30,13 +30,13 @@ const MOST_KNOWN: usize = 1 << 12;
 /// The files that watched processes execute.
 #[derive(Default)]
 pub(super) struct Files {
-    /// The files that were looked at, with the time of their last change: another file may get the same inode.
+    /// The files that were checked, with the time of their last change: another file may get the same inode.
     seen: HashMap<FileId, (i64, i64)>,
     /// The files whose probes are watched.
     watched: HashSet<FileId>,
     /// Probes are watched as long as these exist.
     links: Vec<Link>,
-    /// Probes of the files that were looked at.
+    /// Probes of the files that were checked.
     known: BTreeSet<UsdtProbe>,
     /// The indices of the wanted probes that a file has.
     found: BTreeSet<u8>,
@@ -45,7 +45,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Looks at the files whose code a process has mapped. A file that was looked at before is passed over; with
+    /// Checks the files whose code a process has mapped. A file that was checked before is skipped; with
     /// `again`, it is not if it has changed. Returns whether the process lives.
     pub(super) fn look(&mut self, object: &Object, wanted: &[UsdtProbe], pid: u32, again: bool) -> bool {
         let maps = File::open(format!("/proc/{pid}/maps")).and_then(read_code_mappings);
@@ -149,7 +149,7 @@ impl Files {
         self.failure.as_deref()
     }
 
-    /// How many files were looked at.
+    /// How many files were checked.
     pub(super) fn looked_at(&self) -> usize {
         self.seen.len()
     }

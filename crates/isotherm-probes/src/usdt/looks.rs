@@ -1,5 +1,5 @@
-//! When the files of a process are looked at: when it joins or executes a new program, and again and again after that,
-//! because a process maps libraries at any time. The gap doubles from look to look.
+//! The times at which the files of a process are checked: when it joins or executes a new program, and again and again
+//! after that, because a process maps libraries at any time. The gap doubles from look to look.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ const LONGEST_GAP: Duration = Duration::from_secs(2);
 /// of a CPU.
 const REST: u32 = 200;
 
-/// A process whose files are looked at.
+/// A process whose files are checked.
 #[derive(Debug)]
 struct Process {
     due: Instant,
     /// The gap after the next look. `None` before the first look.
     gap: Option<Duration>,
-    /// Whether looks go on with the longest gap.
+    /// Whether checks continue with the longest gap.
     stays: bool,
 }
 
@@ -45,12 +45,12 @@ impl Looks {
         Self { processes: HashMap::new(), rests_until: now, settled: false }
     }
 
-    /// A process joins. It is looked at until it leaves.
+    /// A process joins. It is checked until it leaves.
     pub(super) fn join(&mut self, pid: u32, now: Instant) {
         self.processes.insert(pid, Process { due: now, gap: None, stays: true });
     }
 
-    /// A process executes a new program. One that has not joined is looked at for a while.
+    /// A process executes a new program. A process that has not joined is checked for a while.
     pub(super) fn new_program(&mut self, pid: u32, now: Instant) {
         let process = self.processes.entry(pid).or_insert(Process { due: now, gap: None, stays: false });
         (process.due, process.gap) = (now, None);

@@ -33,7 +33,7 @@ impl<F: FnMut(&Event) -> Result<(), BoxError> + Send> EventSink for F {
 
 /// The events of a run, in their order: an iterator that ends after [`Event::End`].
 ///
-/// Dropping it before is allowed; the run goes on without it. The CPU time of the thread that iterates counts as that
+/// Dropping it before is allowed; the run continues without it. The CPU time of the thread that iterates counts as that
 /// of the run.
 #[derive(Debug)]
 pub struct Events {

@@ -1,4 +1,4 @@
-//! The scheme file of a run, which may change while the run goes on.
+//! The scheme file of a run, which may change during the run.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use isotherm_scheme::Diagnostics;
 
 use crate::{Control, RunError};
 
-/// How often a scheme file is looked at.
+/// How often a scheme file is checked for changes.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// A scheme file, and which state of it was read.
@@ -24,7 +24,7 @@ pub(crate) struct SchemeFile {
     seen: Stamp,
 }
 
-/// What tells one state of a file from another: inode, length and time of writing. `None` if there is no file.
+/// What distinguishes two states of a file: inode, length and time of writing. `None` if there is no file.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl SchemeFile {
@@ -89,7 +89,7 @@ impl SchemeFile {
     }
 }
 
-/// A scheme file that is looked at while a run goes on.
+/// A scheme file that is checked for changes during a run.
 #[derive(Debug)]
 pub(crate) struct SchemeFileWatch {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Schemes that are applied on the source's thread, to each of its snapshots: for sources without a clock to keep to.
+//! Schemes that are applied on the source's thread, to each of its snapshots: for sources that need not keep real time.
 
 use std::sync::Arc;
 use std::time::Duration;

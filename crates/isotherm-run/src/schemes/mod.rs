@@ -1,4 +1,4 @@
-//! Schemes at work in a run: on a thread of their own beside a live source, or inline in a source without a clock.
+//! Applies schemes in a run: on a separate thread for a live source, or inline for a source without a clock.
 
 mod faults;
 mod file;

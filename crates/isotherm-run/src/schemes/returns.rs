@@ -1,4 +1,4 @@
-//! What a run says when memory that a scheme freed comes back soon.
+//! The notices of a run when memory that a scheme freed comes back soon.
 
 use isotherm_core::scheme::Returns;
 use isotherm_core::units::{bytes, duration, percent};

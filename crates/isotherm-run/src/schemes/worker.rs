@@ -1,4 +1,5 @@
-//! The schemes' thread of a live run: it acts beside the monitor, so that no action delays a sampling round.
+//! The thread of the schemes in a live run: it acts in parallel with the monitor, so that no action delays a sampling
+//! round.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ const MEMORY_USE_SHARE: u32 = 1000;
 
 type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
 
-/// Opens the probe that tells which pages are young.
+/// Opens the probe that finds which pages are young.
 fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
     Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
 }
@@ -46,8 +47,8 @@ pub(crate) struct PreparedSchemes {
 }
 
 impl PreparedSchemes {
-    /// Reads the schemes and tries what they ask for. `look` tells which pages are young; page tables tell it if it is
-    /// `None`. `surveyed` says whether the run has surveys.
+    /// Reads the schemes and tests what they need. `look` finds which pages are young; if it is `None`, page tables are
+    /// read for that. `surveyed` says whether the run has surveys.
     pub(crate) fn new(
         options: SchemeOptions,
         look: Option<Box<dyn AccessProbe + Send>>,
@@ -372,7 +373,7 @@ fn longest_aggregation(engine: &Engine) -> Option<Duration> {
     engine.schemes().try_fold(Duration::MAX, |least, scheme| Some(least.min(scheme.longest_aggregation()?)))
 }
 
-/// What the user should know of schemes that take memory away by samples alone. `None` without such schemes.
+/// The warning about schemes that take memory away by samples only. `None` without such schemes.
 fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
     let names: Vec<&str> =
         schemes.filter(|scheme| scheme.action.kind().takes_away()).map(|scheme| &*scheme.name).collect();
@@ -382,13 +383,13 @@ fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
         _ => (format!("the schemes {}", names.join(", ")), "act"),
     };
     Some(format!(
-        "without a survey, {what} {acts} on whole regions, of which samples looked at single pages: they can hold \
-         pages that are in use, and no page is looked at again just before the action; leave out --survey off, and use \
-         the probe bpf or idle (isotherm doctor says what they need)"
+        "without a survey, {what} {acts} on whole regions, but samples check only single pages of them: a region \
+         can hold pages that are in use, and no page is checked again just before the action; leave out --survey off, \
+         and use the probe bpf or idle (isotherm doctor says what they need)"
     ))
 }
 
-/// What is said of the time for which targets were stopped, in all and at most. A long stop is a warning.
+/// The notice about the time for which targets were stopped, in all and at most. A long stop is a warning.
 fn stops(all: Duration, longest: Duration) -> Option<(Severity, String)> {
     let severity = if longest > LONG_STOP { Severity::Warning } else { Severity::Info };
     let text = format!("targets were stopped for {all:.1?} for calls inside them, for {longest:.1?} at most");

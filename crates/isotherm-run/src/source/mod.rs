@@ -1,4 +1,4 @@
-//! Sources of snapshots: each runs on the thread of its session until it is over, and hands what it finds to an
+//! Sources of snapshots: each runs on the thread of its session until the end, and hands its results to an
 //! [`Outlet`].
 
 mod kernel;

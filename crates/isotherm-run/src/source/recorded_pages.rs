@@ -1,10 +1,9 @@
-//! The pages of a recorded target: made from what its surveys found in regions and blocks.
+//! The pages of a recorded target, reconstructed from what its surveys found in regions and blocks.
 //!
-//! A recording has no single pages. It has how many pages of a region, and of a block of 2 MiB, were present and how
-//! many of them were touched. The borders of regions are those of the surveys, so that most regions are touched as a
-//! whole or not at all. Where a region is mixed, its touched pages count as its first ones in each block. So sizes are
-//! right; the addresses within a mixed region are guessed, and ages are too high where use moves about within such a
-//! region.
+//! A recording has no single pages. For each region and each block of 2 MiB, it has the numbers of present and of
+//! touched pages. The borders of regions are those of the surveys, so most regions are touched as a whole or not at
+//! all. If a region was touched in part, its first pages in each block count as the touched ones. So sizes are right,
+//! but the addresses within such a region are guessed, and ages are too high if its accessed pages change.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A recording that was made before, replayed as fast as the sinks take it.
+//! An existing recording, replayed as fast as the sinks take it.
 
 use std::sync::Arc;
 

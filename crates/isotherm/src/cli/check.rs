@@ -6,14 +6,14 @@ use clap::{Args, ValueEnum};
 
 use super::Reading;
 
-/// Check whether a recording is whole, and say what is missing
+/// Check whether a recording is intact, and list what is missing
 ///
-/// Each message of a recording has checksums. `isotherm check` compares all of them, reads all rows, and lists what
-/// cannot be read, by bytes and by the time of the run. Reports pass over what is damaged, and say so.
+/// Each message of a recording has checksums. `isotherm check` verifies all of them, reads all rows, and lists the
+/// parts that cannot be read, by bytes and by the time of the run. Reports skip damaged parts, and say so.
 ///
-/// It also says how much the recording tells: how many sampling rounds began late, the longest time that no snapshot
-/// covers, how many surveys there are, and how much of the memory was unknown or unobservable at the last one. These do
-/// not change the exit status.
+/// It also shows how complete the data is: how many sampling rounds began late, the longest time that no snapshot
+/// covers, how many surveys there are, and how much of the memory was unknown or unobservable at the last survey. These
+/// figures do not change the exit status.
 #[derive(Args)]
 #[command(after_long_help = CHECK)]
 pub struct Check {
@@ -48,19 +48,18 @@ Examples:
   isotherm check
   isotherm check isotherm.rec --format json";
 
-/// Save what can be read of a damaged recording
+/// Save the readable parts of a damaged recording
 ///
-/// The new recording has all batches of the old one that are whole, about half a second of the run each. What a target
-/// is and its mappings are written where they change: if that was in a damaged batch, the rows after it have what was
-/// known before, or mappings whose name is `[unknown]`.
+/// The new recording has all intact batches of the old one. A batch covers about half a second of the run. A recording
+/// has the identity and the mappings of a target only where they change. If such a change is lost with a damaged batch,
+/// the rows after it have the previous values, or mappings with the name `[unknown]`.
 #[derive(Args)]
 #[command(after_long_help = RECOVER)]
 pub struct Recover {
     /// The damaged recording
     #[arg(value_name = "BAD")]
     pub recording: PathBuf,
-    /// The recording to write, which only its owner can read. A recording that is there is kept, with .old after its
-    /// name
+    /// The recording to write, which only its owner can read. An existing recording is kept, with .old after its name
     #[arg(value_name = "GOOD")]
     pub output: PathBuf,
     #[command(flatten)]

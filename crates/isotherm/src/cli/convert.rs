@@ -65,16 +65,16 @@ pub struct ImportDamo {
     /// The recording of damo
     #[arg(value_name = "FILE", default_value = "damon.data")]
     pub file: PathBuf,
-    /// Write the recording to this file, which only its owner can read. A recording that is there is kept with .old
-    /// after its name [default: FILE with the extension .rec]
+    /// Write the recording to this file, which only its owner can read. An existing recording is kept, with .old after
+    /// its name [default: FILE with the extension .rec]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Process ID of a target, or 0 for physical memory. May be given several times, in the order of the targets
     /// [default: from FILE.kdamonds]
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
-    /// The memory that the import may take, about. A compressed file can hold any amount of text [default: 256 MiB and
-    /// 64 times the size of FILE, at most 2 GiB]
+    /// The approximate limit of memory for the import. A compressed file can hold any amount of text [default: 256 MiB
+    /// and 64 times the size of FILE, at most 2 GiB]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub max_memory: Option<u64>,
     /// Show only what was guessed or left out

@@ -11,9 +11,9 @@ use super::{RECORDING, Reading};
 
 /// Make a recording of a part of a recording
 ///
-/// Times keep counting from the start of the run, so that reports on the part say what `isotherm report` says of the
-/// whole with the same --time and --target. The recording also has the snapshot and the survey before and after the
-/// part, which reports need and do not count.
+/// Times still count from the start of the run. So a report on the part is the same as a report on the whole with the
+/// same --time and --target. The recording also has the snapshot and the survey before and after the part. Reports need
+/// these, but do not count them.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Cut {
@@ -26,8 +26,7 @@ pub struct Cut {
     /// Keep only the target with this process ID; 0 is physical memory. May be given several times
     #[arg(long, value_name = "PID")]
     pub target: Vec<u32>,
-    /// The recording to write, which only its owner can read. A recording that is there is kept, with .old after its
-    /// name
+    /// The recording to write, which only its owner can read. An existing recording is kept, with .old after its name
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     #[command(flatten)]

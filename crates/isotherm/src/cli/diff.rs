@@ -13,9 +13,9 @@ use super::report::parse_window;
 
 /// Show the difference of two recordings, or of two parts of one
 ///
-/// For the working set, the resident, the hot and the cold memory, isotherm compares means over time and peaks: of all
-/// memory, by the name of mappings, and by the name of programs. Addresses, process IDs and lengths may differ. What
-/// grew most comes first. isotherm warns of figures that cannot be compared. docs/reports.md describes the figures.
+/// isotherm compares the working set and the resident, hot and cold memory, each by its mean over time and its peak: of
+/// all memory, by name of mapping, and by name of program. Addresses, process IDs and lengths may differ. The largest
+/// growth comes first. isotherm warns of figures that cannot be compared. docs/reports.md describes the figures.
 ///
 /// The difference goes to standard output, or to a file with -o. The format is that of --format, or of the file's
 /// extension: .txt, .json, .png, .svg, .pdf or .html. PNG, PDF and HTML need a file or a pipe.
@@ -25,7 +25,7 @@ pub struct Diff {
     /// The first recording
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// The second recording [default: the first one; --with tells its part]
+    /// The second recording [default: the first one; --with selects its part]
     #[arg(value_name = "AFTER", required_unless_present = "with")]
     pub after: Option<PathBuf>,
     /// The format [default: that of the extension of -o, else text]

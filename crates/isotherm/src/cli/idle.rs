@@ -21,11 +21,11 @@ use super::watch::share;
 /// If the kernel has idle page tracking, isotherm reads all memory, page cache included. Memory counts in the cgroup
 /// that it is charged to. The kernel's reclaim decides as it would without isotherm.
 ///
-/// Otherwise isotherm surveys processes through their page tables with an eBPF program, as record does. What no process
-/// maps is left out: page cache and the memory of the kernel. Memory counts in the cgroup of its process; a page that
-/// several processes map counts once, in the cgroup above all of them. isotherm clears accessed bits with MADV_COLD,
-/// which moves pages to the kernel's inactive list. Under memory pressure these pages are reclaimed sooner unless they
-/// are accessed again.
+/// Otherwise isotherm surveys processes through their page tables with an eBPF program, as record does. Memory that no
+/// process maps is left out: page cache and the memory of the kernel. Memory counts in the cgroup of its process; a
+/// page that several processes map counts once, in the cgroup above all of them. isotherm clears accessed bits with
+/// MADV_COLD, which moves pages to the kernel's inactive list. Under memory pressure these pages are reclaimed sooner
+/// unless they are accessed again.
 ///
 /// The report names the method. docs/idle.md describes both, and all figures.
 #[derive(Args)]
@@ -55,10 +55,11 @@ pub struct Idle {
     #[arg(long, help_heading = TARGETS, value_name = "N")]
     pub node: Vec<u32>,
     /// List the figures of these, separated by commas. Cgroups are always listed [default: cgroup; with --pid also
-    /// process and, but for Prometheus, mapping]
+    /// process and, except for Prometheus, mapping]
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub by: Vec<By>,
-    /// Time from one read of a page to the next. If it is given, reports repeat until Ctrl-C [default: 60s, one report]
+    /// Time from one read of a page to the next. With this option, reports repeat until Ctrl-C [default: 60s, one
+    /// report]
     #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub interval: Option<Duration>,
     /// End after this number of reports
@@ -68,7 +69,7 @@ pub struct Idle {
     /// to 250
     #[arg(long)]
     pub histogram: bool,
-    /// The share of one CPU that isotherm takes at most over any ten seconds. A scan that needs more is slowed down
+    /// The highest share of one CPU that isotherm uses over any ten seconds. A scan that needs more is slowed down
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     pub cpu_budget: f64,
     /// Limit the speed of reading while a scan runs, instead of --cpu-budget: to a share of one CPU, such as 5% or
@@ -84,7 +85,7 @@ pub struct Idle {
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<IdleFormatChoice>,
     /// Write each report to this file, in place of the previous one. A reader never sees half a report. Only the owner
-    /// can read the file; metrics for Prometheus can be read by everybody, unless they are of mappings
+    /// can read the file; metrics for Prometheus can be read by everybody, unless they include mappings
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show no progress
@@ -108,7 +109,7 @@ Signals: HUP, INT, QUIT and TERM end isotherm. During the first interval, isothe
 so far. A \
 second signal ends it at once.";
 
-/// What figures are listed for.
+/// The objects whose figures are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// The tree of cgroups

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Give this moment a name in the recordings that are being made
+/// Add a named mark at the current time to the recordings that are being made
 ///
 /// The mark goes to each recording that `isotherm record`, `run --record` or `tune --record` of the same user makes on
 /// this machine; a mark by root goes to those of all users. Reports draw it as a line on their time axes, with the text
@@ -13,12 +13,12 @@ use clap::Args;
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Mark {
-    /// What the moment is called. At most 256 bytes are kept
+    /// The text of the mark. At most 256 bytes are kept
     pub text: OsString,
     /// Only in this recording
     #[arg(long, value_name = "FILE")]
     pub recording: Option<PathBuf>,
-    /// Do not print which recordings have the mark
+    /// Do not print which recordings took the mark
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -8,17 +8,16 @@ use super::Reading;
 
 /// Make one recording of several
 ///
-/// The recordings must be of one machine since its last boot, with the same probe. They may be of different targets and
-/// made at the same time, or of the same or different targets and made one after another. The time of the result begins
-/// when the first of them started, by the wall clock.
+/// The recordings must be of one machine since its last boot, with the same probe. Recordings of the same target must
+/// have been made one after another; recordings of different targets may overlap in time. The time of the result begins
+/// with the start of the earliest recording, by the wall clock.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Merge {
     /// The recordings, in any order
     #[arg(value_name = "REC", required = true, num_args = 2..)]
     pub recordings: Vec<PathBuf>,
-    /// The recording to write, which only its owner can read. A recording that is there is kept, with .old after its
-    /// name
+    /// The recording to write, which only its owner can read. An existing recording is kept, with .old after its name
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     #[command(flatten)]

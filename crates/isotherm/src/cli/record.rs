@@ -30,8 +30,8 @@ use super::{PhysicalOptions, RECORDING, WatchOptions};
 /// surveyed, page cache included. docs/probes.md describes what each probe sees.
 ///
 /// The recording is an Apache Arrow IPC stream (docs/recording.md). If isotherm is killed, the recording stays
-/// readable, and at most the last second is lost. A command that ends before the first aggregation interval is over has
-/// a recording of what there was.
+/// readable, and at most the last second is lost. If a command ends before the first aggregation interval is over, the
+/// recording has what was observed until then.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Record {
@@ -39,16 +39,16 @@ pub struct Record {
     pub watch: WatchOptions,
     #[command(flatten)]
     pub physical: PhysicalOptions,
-    /// Also record which code maps memory: the call stack of each mmap(), mremap() and brk() of the processes, from now
-    /// on or from the start of the command. `isotherm report summary --by stack` shows how much memory each has. Needs
-    /// root, and slows down the system calls of the whole machine (docs/stacks.md)
+    /// Also record which code maps memory: the call stack of each mmap(), mremap() and brk() of the processes, from the
+    /// start of the recording or of the command. `isotherm report summary --by stack` shows how much memory belongs to
+    /// each stack. Needs root, and slows down the system calls of the whole machine (docs/stacks.md)
     #[arg(long, conflicts_with = "physical")]
     pub stacks: bool,
-    /// Write the recording to this file, which only its owner can read. A recording that is there is kept as FILE.old
+    /// Write the recording to this file, which only its owner can read. An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = RECORDING)]
     pub output: PathBuf,
     /// Take each line of standard input as a mark, which names the moment at which the line is read. Reports show marks
-    /// on their time axes. At most 256 bytes of a line are kept. A command has no input then
+    /// on their time axes. At most 256 bytes of a line are kept. A command then has no standard input
     #[arg(long)]
     pub stdin_marks: bool,
     /// Make a mark each time that one of the processes executes this USDT probe of a program or a library. The text is

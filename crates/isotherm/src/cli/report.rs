@@ -41,7 +41,7 @@ pub struct Report {
     /// [default: the survey interval; without surveys an estimate from samples]
     #[arg(long, value_name = "TIME", value_parser = parse_window)]
     pub window: Option<Duration>,
-    /// What a heatmap shows [default: what there is information for]
+    /// What a heatmap shows [default: chosen by the information in the recording]
     #[arg(long, value_name = "MEASURE", value_parser = EnumValueParser::<HeatmapMeasure>::new().map(Measure::from))]
     pub measure: Option<Measure>,
     /// Sort by this key: regions by address, rate, age or size [default: address], groups and mappings in the summary
@@ -96,7 +96,7 @@ enum Group {
     Unit,
     /// The name of the mapping
     Mapping,
-    /// The functions that mapped the memory; of the summary, and of recordings with call stacks
+    /// The functions that mapped the memory; only in the summary, and for recordings with call stacks
     Stack,
 }
 
@@ -118,9 +118,9 @@ impl From<Group> for GroupBy {
 enum HeatmapMeasure {
     /// How often memory is accessed, from samples
     Rate,
-    /// How much of it was touched within a survey interval
+    /// How much memory was touched within a survey interval
     Touched,
-    /// For how long it has been idle, from surveys
+    /// For how long memory has been idle, from surveys
     IdleTime,
 }
 
@@ -230,7 +230,7 @@ pub enum ReportFormat {
     Svg,
     /// Vector graphics for print
     Pdf,
-    /// A page that needs no network; `isotherm report` makes one with all reports, for every kind but tune
+    /// A page that needs no network; `isotherm report` puts all reports into it, for every kind but tune
     Html,
 }
 

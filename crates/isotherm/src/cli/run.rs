@@ -16,8 +16,8 @@ use super::{RangeOption, WatchOptions};
 ///
 /// Processes are watched as by `isotherm record`. After each aggregation interval the schemes are applied to the
 /// regions. Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are
-/// counted. If more than a tenth of what `pageout` frees is in memory again soon, isotherm warns and halves the quota
-/// of the scheme, if it has one. While the watermarks of all schemes make them sleep, nothing is monitored.
+/// counted. If more than a tenth of the memory that `pageout` frees is soon in memory again, isotherm warns and halves
+/// the quota of the scheme, if it has one. While the watermarks of all schemes make them sleep, nothing is monitored.
 ///
 /// Before the command is started, isotherm tries each action of the schemes on its own memory. An action that does not
 /// work is an error.
@@ -25,7 +25,7 @@ use super::{RangeOption, WatchOptions};
 #[command(after_long_help = AFTER_HELP)]
 pub struct Run {
     /// The scheme file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm reads the file again when
-    /// it changes and at SIGHUP. If it has an error then, the previous schemes stay in force
+    /// it changes and at SIGHUP. If the changed file has an error, the previous schemes stay in force
     #[arg(short, long, value_name = "FILE")]
     pub schemes: PathBuf,
     #[command(flatten)]
@@ -33,11 +33,12 @@ pub struct Run {
     #[command(flatten)]
     pub range: RangeOption,
     /// Write a recording to this file, which only its owner can read: the snapshots, what the schemes did, and how much
-    /// memory was in use. `isotherm report schemes` shows it. A recording that is there is kept as FILE.old
+    /// memory was in use. `isotherm report schemes` shows it. An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// With --record: take each line of standard input as a mark, which names the moment at which the line is read.
-    /// Reports show marks on their time axes. At most 256 bytes of a line are kept. A command has no input then
+    /// Reports show marks on their time axes. At most 256 bytes of a line are kept. A command then has no standard
+    /// input
     #[arg(long, requires = "record")]
     pub stdin_marks: bool,
     /// With --record: make a mark each time that one of the processes executes this USDT probe of a program or a

@@ -7,8 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{RECORDING, Reading};
 
 /// Check schemes, and try them on a recording
-///
-/// A scheme says which memory to act on, by size, access rate and age, what to do with it, and how much it may do.
+/// A scheme says which memory to act on, by size, access rate and age, what to do with it, and how much of it.
 /// docs/schemes.md describes the language. The directory schemes/ has examples.
 #[derive(Args)]
 pub struct Scheme {
@@ -36,8 +35,8 @@ pub struct SchemeCheck {
 ///
 /// isotherm replays the recording through the schemes and acts on nothing, so no privileges are needed. For each scheme
 /// it reports which regions and how many bytes it would have acted on, when, and how much its quota would have held
-/// back. Sizes are those of present memory if the recording has surveys. How the program would have reacted is not
-/// known: it might have read reclaimed memory back, for example.
+/// back. Sizes are those of present memory if the recording has surveys. The reaction of the program is not known: it
+/// might have read reclaimed memory back, for example.
 #[derive(Args)]
 #[command(after_long_help = TRY_EXAMPLES)]
 pub struct SchemeTry {

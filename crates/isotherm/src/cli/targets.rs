@@ -12,11 +12,11 @@ pub(super) const SELECTORS: [&str; 8] =
 /// The heading of the options below.
 pub(super) const TARGETS: &str = "Targets";
 
-/// What names processes: for all commands that watch or scan.
+/// Options that select processes, for all commands that watch or scan.
 #[derive(Args)]
 pub struct SelectorOptions {
-    /// The process with this ID. This option and the next ones may be given several times; what any of them names is
-    /// meant, also what appears later, as soon as it does
+    /// The process with this ID. This option and the next ones may be given several times. All processes that any of
+    /// them names are selected, including those that start later
     #[arg(short, long, help_heading = TARGETS, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
     /// Processes of programs whose name matches: the name that ps(1) shows, or that of the executable file. ^redis$
@@ -40,16 +40,16 @@ pub struct SelectorOptions {
     /// All processes but isotherm
     #[arg(long, help_heading = TARGETS)]
     pub all: bool,
-    /// Only processes with at least this much resident memory, as soon as they have it. Does not hold for --pid
+    /// Only processes with at least this much resident memory, from the time when they have it. Does not apply to --pid
     #[arg(long, help_heading = TARGETS, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub min_rss: Option<u64>,
 }
 
-/// What is left out of what is named.
+/// Options that exclude some of the selected processes.
 #[derive(Args)]
 pub struct ExcludeOption {
-    /// Not these, such as name=REGEX: pid, name, command, cgroup, unit, container or user, and what it is. May be given
-    /// several times. Does not hold for --pid
+    /// Exclude these processes, such as name=REGEX. KIND is pid, name, command, cgroup, unit, container or user. May be
+    /// given several times. Does not apply to --pid
     #[arg(long, help_heading = TARGETS, value_name = "KIND=VALUE", value_parser = excluded)]
     pub exclude: Vec<Selector>,
 }

@@ -10,7 +10,7 @@ use super::report::{ReportFormat, SelectionOptions};
 use super::watch::share;
 use super::{RECORDING, Reading, WatchOptions};
 
-/// Fast and slow memory: keep hot memory in the fast one
+/// Fast and slow memory: keep hot memory in the fast tier
 ///
 /// Some machines have memory of different speed: next to another processor, behind CXL, or persistent memory. The
 /// kernel shows each as a NUMA node. docs/tiers.md says how isotherm finds out which nodes are fast.
@@ -42,7 +42,7 @@ pub struct TierList {
     pub tiers: TiersOption,
     #[command(flatten)]
     pub watch: WatchOptions,
-    /// What has a line for each node
+    /// List a line per node for each of these
     #[arg(long, value_name = "WHAT", default_value = "program")]
     pub by: Grouping,
     /// The format
@@ -53,7 +53,7 @@ pub struct TierList {
     pub quiet: bool,
 }
 
-/// What the memory of processes is added up by.
+/// The groups by which the memory of processes is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Grouping {
     /// Programs
@@ -106,11 +106,11 @@ pub struct TierRun {
     pub watch: WatchOptions,
     #[command(flatten)]
     pub schemes: TierSchemes,
-    /// Move nothing, and say what would be moved
+    /// Move nothing, and show what would be moved
     #[arg(long)]
     pub dry_run: bool,
-    /// Write a recording to this file, which only its owner can read. `isotherm report schemes` shows what was moved. A
-    /// recording that is there is kept as FILE.old
+    /// Write a recording to this file, which only its owner can read. `isotherm report schemes` shows what was moved.
+    /// An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Show no progress and no summary at the end
@@ -126,13 +126,13 @@ pub struct TierRun {
 pub struct TierConfig {
     #[command(flatten)]
     pub schemes: TierSchemes,
-    /// The share of one CPU that `isotherm tier run` would take at most. Half of it is for inspecting and moving pages,
-    /// and is the `time` of the schemes [default: 10%]
+    /// The highest share of one CPU that `isotherm tier run` would use. Half of it, for inspecting and moving pages,
+    /// becomes the `time` of the schemes [default: 10%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub cpu_budget: Option<f64>,
 }
 
-/// What the schemes depend on.
+/// The options that the schemes depend on.
 #[derive(Args)]
 pub struct TierSchemes {
     #[command(flatten)]
@@ -141,15 +141,15 @@ pub struct TierSchemes {
     pub rate: RateOption,
 }
 
-/// How much may move.
+/// The limit of how much memory is moved.
 #[derive(Args)]
 pub struct RateOption {
-    /// How many bytes are moved in a second at most, in both directions together
+    /// The highest number of bytes moved per second, in both directions together
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value_t = DEFAULT_RATE)]
     pub rate: u64,
 }
 
-/// Show what share of the accesses of a recorded program slow memory would serve
+/// Show which share of the accesses of a recorded program would go to slow memory
 ///
 /// isotherm places the recorded memory in a fast tier of a given size and a slow tier, in three ways: where it was
 /// first touched, with the fast tier filled first; as isotherm would move it, hot memory to the fast tier and cold
@@ -173,8 +173,8 @@ pub struct TierTry {
     pub curve: bool,
     #[command(flatten)]
     pub rate: RateOption,
-    /// The time that the program takes with slow memory only, divided by that with fast memory only, such as 1.2. The
-    /// result then has the time that follows from the share. It is modelled, not measured
+    /// The time that the program takes with slow memory only, divided by the time with fast memory only, such as 1.2.
+    /// The result then has the time that follows from the share. This time is modelled, not measured
     #[arg(long, value_name = "RATIO", value_parser = parse_price)]
     pub slow_price: Option<f64>,
     /// The format [default: that of the extension of -o, else text]

@@ -1,4 +1,4 @@
-//! The options of the commands that help with the others: `doctor`, `workload` and `completions`.
+//! The options of the auxiliary commands: `doctor`, `workload` and `completions`.
 
 use std::time::Duration;
 

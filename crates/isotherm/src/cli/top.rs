@@ -26,7 +26,8 @@ pub struct Top {
     #[command(flatten)]
     pub physical: PhysicalOptions,
     /// Act on memory by the schemes of this file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm
-    /// reads the file again when it changes and at SIGHUP. If it has an error then, the previous schemes stay in force
+    /// reads the file again when it changes and at SIGHUP. If the changed file has an error, the previous schemes stay
+    /// in force
     #[arg(short, long, value_name = "FILE")]
     pub schemes: Option<PathBuf>,
     /// Append the standard output and error of the command to this file [default: discard them]

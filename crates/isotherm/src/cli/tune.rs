@@ -6,18 +6,19 @@ use clap::{Args, ValueEnum};
 
 use super::{PhysicalOptions, WatchOptions};
 
-/// Find the attributes that suit a process, its working set, and what to do about its memory
+/// Find suitable attributes and the working set of a process, and give advice on its memory
 ///
 /// isotherm watches as `record` does, for 30 seconds unless --duration says otherwise, and then prints the attributes
 /// that it has settled on, as options of `isotherm record`; the working set over windows from a second to the time
-/// watched, with what is idle for as long; and advice: a limit on memory that would hold, how much could be reclaimed,
-/// and whether huge pages are worth it. A command after `--` is watched to its end, unless there is a --duration.
+/// watched, with the memory that was idle for as long; and advice: a suitable limit of memory, how much memory could be
+/// reclaimed, and whether huge pages are worth a try. A command after `--` is watched to its end, unless there is a
+/// --duration.
 ///
 /// Each piece of advice names the figures that it rests on and what it does not know. If the evidence is too small for
 /// advice, isotherm says so. isotherm changes nothing. docs/tune.md describes the rules and the figures.
 ///
-/// `isotherm report tune` prints the same about an existing recording, without what only the running machine tells: the
-/// cgroup of the target, swap, and huge pages in use.
+/// `isotherm report tune` prints the same about an existing recording, without the facts that only the running machine
+/// has: the cgroup of the target, swap, and huge pages in use.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Tune {
@@ -26,7 +27,7 @@ pub struct Tune {
     #[command(flatten)]
     pub physical: PhysicalOptions,
     /// Keep the recording in this file, which only its owner can read, for `isotherm report` and `isotherm scheme
-    /// try`. A recording that is there is kept as FILE.old
+    /// try`. An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// The format [default: that of the extension of -o (.txt or .json), else text]

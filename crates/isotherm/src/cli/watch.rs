@@ -1,4 +1,4 @@
-//! What is watched, and how: options that several commands have.
+//! Options that several commands share: which memory is watched, and how.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct WatchOptions {
     pub probe: ProbeChoice,
     /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next, at least
     /// 100ms. auto surveys as often as the budget allows (--cpu-budget), once a second at most, if the probe can (idle
-    /// and bpf). off leaves the sampling alone
+    /// and bpf). With off, isotherm only samples
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,
     #[command(flatten)]
@@ -49,8 +49,8 @@ pub struct WatchOptions {
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// Without a command: processes that run as this user, given by name or user ID. With a command: start it as this
-    /// user (one only), with the user's groups, HOME, SHELL, USER and LOGNAME, which needs root, unless it is one's own
-    /// name [default: the user who called sudo, if that started isotherm]
+    /// user (one only), with the groups, HOME, SHELL, USER and LOGNAME of that user. This needs root, unless the user
+    /// is the caller [default: the user who called sudo, if sudo started isotherm]
     #[arg(long, help_heading = TARGETS, value_name = "NAME")]
     pub user: Vec<String>,
     /// Start this command and watch it
@@ -61,12 +61,12 @@ pub struct WatchOptions {
 /// What isotherm may cost: for all commands that watch.
 #[derive(Args)]
 pub struct BudgetOptions {
-    /// The share of one CPU that isotherm takes at most, for all that it does while it watches. Surveys and samples
-    /// come as often as that allows. With --sample, or with --survey off, samples are taken at their interval, whatever
-    /// they cost, unless a budget is given [default: 1%, of `isotherm tier run` 10%]
+    /// The highest share of one CPU that isotherm uses while it watches. Surveys and samples are taken as often as this
+    /// allows. With --sample, or with --survey off, samples are taken at their interval, whatever they cost, unless a
+    /// budget is given [default: 1%; 10% for `isotherm tier run`]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub cpu_budget: Option<f64>,
-    /// The share of one CPU that the targets lose at most because they have to set accessed bits again
+    /// The highest share of one CPU that targets may lose because they have to set accessed bits again
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     pub target_budget: f64,
 }
@@ -74,12 +74,12 @@ pub struct BudgetOptions {
 /// How the monitor is scheduled: for all commands that watch.
 #[derive(Args)]
 pub struct SchedulingOptions {
-    /// Nice value of the thread that watches, -20 to 19 [default: that of isotherm; -10 with --sample TIME, or while
-    /// the thread wakes up late too often, where that is allowed]
+    /// Nice value of the monitoring thread, -20 to 19 [default: that of isotherm; if permitted, -10 with --sample TIME,
+    /// or while the thread wakes up late too often]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
     pub nice: Option<i32>,
-    /// Run the thread that watches on these processors only, such as 0,2-3. housekeeping stands for those that are
-    /// neither isolated (isolcpus) nor nohz_full
+    /// Run the monitoring thread on these processors only, such as 0,2-3. housekeeping stands for the processors that
+    /// are neither isolated (isolcpus) nor nohz_full
     #[arg(long, value_name = "CPUS|housekeeping", value_parser = cpus)]
     pub cpu_affinity: Option<Cpus>,
 }
@@ -90,9 +90,9 @@ const NICE: std::ops::Range<i64> = -20..20;
 /// Processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cpus {
-    /// Those with these numbers.
+    /// The processors with these numbers.
     Numbers(Vec<usize>),
-    /// Those that are not kept for the work of others.
+    /// The processors that are not reserved for other work.
     Housekeeping,
 }
 
@@ -101,12 +101,12 @@ pub enum Cpus {
 pub struct SharedOption {
     /// Whether surveys of page tables (bpf) observe memory that several processes map, by clearing the referenced marks
     /// of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this costs the process
-    /// less, by aging its cgroup. The kernel chooses by these marks what to reclaim. Page faults of the process wait
-    /// while clear_refs runs
+    /// less, by aging its cgroup. The kernel uses these marks to choose what to reclaim. Page faults of the process
+    /// wait while clear_refs runs
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
     /// With --shared auto: the longest time for which page faults of a process may wait while its shared memory is
-    /// observed. 10 ms allow a process of 500 MiB to 1.2 GiB, depending on the machine
+    /// observed. 10 ms suffice for a process of 500 MiB to 1.2 GiB, depending on the machine
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
     pub shared_hold: Duration,
 }
@@ -114,8 +114,9 @@ pub struct SharedOption {
 /// Physical memory that is watched, for commands that only watch.
 #[derive(Args)]
 pub struct PhysicalOptions {
-    /// Watch physical memory instead of processes, by the probe idle, bpf or damon. auto takes idle, or else bpf, which
-    /// sees the memory that processes map, by surveys without samples. A command after `--` then only sets how long
+    /// Watch physical memory instead of processes, by the probe idle, bpf or damon. auto takes idle, or else bpf. bpf
+    /// sees only memory that processes map, by surveys without samples. A command after `--` then only sets the
+    /// duration
     #[arg(long, help_heading = TARGETS, conflicts_with_all = SELECTORS)]
     #[arg(conflicts_with_all = ["exclude", "children", "wait", "mapping"])]
     pub physical: bool,
@@ -142,19 +143,20 @@ const ATTRIBUTES: &str = "Monitoring attributes";
 #[derive(Args)]
 pub struct AttributeOptions {
     /// How the sampling and the aggregation interval are chosen, unless --sample or --aggr sets them: auto begins with
-    /// 5ms and 100ms, and lengthens them until samples find 4 % of all accesses that they could find, or 20 % of those
-    /// of the memory in use. fixed keeps 5ms and 100ms. So does auto with schemes that compare access rates, other than
-    /// by whether there was an access: a sample finds one access at most, however long it is
+    /// 5ms and 100ms, and lengthens them until samples find 4 % of all accesses that they could find, or 20 % in the
+    /// memory in use. fixed keeps 5ms and 100ms. auto also keeps them with schemes that compare access rates other than
+    /// 0%, because a sample finds at most one access, however long its interval is
     #[arg(long, help_heading = ATTRIBUTES, value_name = "HOW", default_value = "auto")]
     pub intervals: IntervalsChoice,
-    /// With --intervals auto, the share of all accesses that samples are to find, as a mean of three aggregations. Five
-    /// times as many of those of the memory in use suffice. More accesses need longer intervals [default: 4%]
+    /// With --intervals auto, the goal for the share of all accesses that samples find, as a mean of three
+    /// aggregations. Five times this share in the memory in use is enough, too. A higher goal needs longer intervals
+    /// [default: 4%]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "SHARE", value_parser = goal)]
     #[arg(conflicts_with_all = ["sample", "aggr"])]
     pub intervals_goal: Option<f64>,
     /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us. Without
-    /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs). off leaves the surveys alone,
-    /// which tell whether and when each page was accessed, but not how often [default: 5ms; with refs 100ms]
+    /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs). With off, isotherm only surveys:
+    /// it finds whether and when each page was accessed, but not how often [default: 5ms; with refs 100ms]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME|off", value_parser = sample)]
     pub sample: Option<Sampling>,
     /// Aggregation interval: the time over which accesses are counted, and from one snapshot to the next [default:
@@ -177,9 +179,9 @@ pub struct AttributeOptions {
 /// The choice of intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IntervalsChoice {
-    /// They follow from what is observed
+    /// Adapt the intervals to the accesses that are observed
     Auto,
-    /// They stay as they are
+    /// Keep the intervals as they are
     Fixed,
 }
 
@@ -265,11 +267,11 @@ pub enum ProbeChoice {
 /// Whether memory that several processes map is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SharedChoice {
-    /// If it holds up page faults and mmap of a process for less than --shared-hold at a time, and costs it no more
-    /// than half a percent of its time, or what else is allowed. A cgroup is aged only if targets have at least
-    /// half of its memory
+    /// If this delays page faults and mmap of a process for less than --shared-hold at a time, and costs the process no
+    /// more than half a percent of its time, or the share that is allowed instead. A cgroup is aged only if targets
+    /// have at least half of its memory
     Auto,
-    /// In every survey: clear_refs holds up page faults for 8 to 20 ms for each GiB of the process
+    /// In every survey: clear_refs delays page faults for 8 to 20 ms for each GiB of the process
     Always,
     /// Not at all: such memory is unobservable
     Never,

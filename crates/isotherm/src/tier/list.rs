@@ -53,7 +53,7 @@ fn watch(call: Call<'_>, options: &TierList, tiers: &Tiers, why_not: Option<&str
         let (mut progress, mut surveys) = (Progress::new(options.quiet), Surveys::default());
         progress.follow(run.start()?, events, |event| surveys.event(event))?;
         let placed = surveys.placed(options.by).context(
-            "no survey told on which nodes the memory is (it needs root, the probe bpf or idle, and more time than one \
+            "no survey found the nodes of the memory (it needs root, the probe bpf or idle, and more time than one \
              survey takes)",
         )?;
         show(options.format, Some(tiers), why_not, Some(&placed))

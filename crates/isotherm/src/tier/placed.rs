@@ -141,7 +141,7 @@ impl Placed {
         );
         if self.watched < COLD {
             let cold = units::duration(COLD);
-            let _ = writeln!(text, "Watch for longer with --duration to know what is not accessed for {cold}.");
+            let _ = writeln!(text, "Watch for longer with --duration to find memory that is not accessed for {cold}.");
         }
         text
     }

@@ -1,8 +1,8 @@
 //! The main loop of the live screen. It receives events of the run, keys and signals, and draws the screen.
 //!
 //! A sink of the run updates the state. It never uses the terminal, so no event waits for a terminal that is slow or
-//! stopped (Ctrl-S). The screen is drawn when the state has changed. What drawing takes is a part of the budget of the
-//! run.
+//! stopped (Ctrl-S). The screen is drawn when the state has changed. The CPU time of drawing is a part of the budget of
+//! the run.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

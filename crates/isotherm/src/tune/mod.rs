@@ -41,10 +41,10 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     // Without --record, the recording has no name, so that nothing is left of it however isotherm ends.
     let temporary = match options.record {
         Some(_) => None,
-        None => Some(tempfile::tempfile().context("there is no place for a recording; name one with --record")?),
+        None => Some(tempfile::tempfile().context("no temporary recording can be made; name one with --record")?),
     };
     let unnamed = temporary.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
-    let recording = options.record.as_deref().or(unnamed.as_deref()).context("there is no place for a recording")?;
+    let recording = options.record.as_deref().or(unnamed.as_deref()).context("no temporary recording can be made")?;
     // A command is watched to its end.
     let duration = watch.duration.or(watch.command.is_empty().then_some(DURATION));
     let call = Call { quiet: options.quiet, ..Call::new("tune", watch).with(&options.physical) };

@@ -1,4 +1,4 @@
-//! Looks at what a recording does not hold: the cgroup of the targets, swap, and huge pages in use.
+//! Reads facts that a recording does not hold: the cgroup of the targets, swap, and huge pages in use.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -2,10 +2,10 @@
 //! `/proc/PID/clear_refs`.
 //!
 //! Aging clears the accessed bits of all pages of all processes of the cgroup, private ones too. So all targets of the
-//! cgroup are read directly before it and again after it. What was accessed before and is clear afterwards was cleared.
-//! What was accessed since the survey has read the target counts as accessed in the next survey. Only an access between
-//! the read before and the walk of the kernel is lost, unless the page was accessed already: this time is a part of
-//! what the survey takes, which is a small share of the interval between surveys.
+//! cgroup are read directly before it and again after it. A page that was accessed before and is clear afterwards was
+//! cleared. A page that was accessed after the survey has read the target counts as accessed in the next survey. An
+//! access between the first of these reads and the walk of the kernel is lost, unless the page was accessed already.
+//! This time is a part of the time of the survey, which is a small share of the interval between surveys.
 
 use std::collections::HashMap;
 use std::path::Path;

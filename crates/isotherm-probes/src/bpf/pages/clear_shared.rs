@@ -1,4 +1,4 @@
-//! Clears the shared pages of a target with `/proc/PID/clear_refs`, and tells which pages that has cleared.
+//! Clears the shared pages of a target with `/proc/PID/clear_refs`, and reports which pages were cleared.
 
 use std::path::Path;
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl SharedClearer {
     }
 
     /// Clears the shared pages of `target`, but for those that aging has cleared, if that is allowed now. Returns the
-    /// number of accessed bits that were cleared. [`finish`](Self::finish) tells which.
+    /// number of accessed bits that were cleared. [`finish`](Self::finish) returns which.
     pub(super) fn clear(
         &mut self,
         (program, tables): (&mut Program, &PageTables),

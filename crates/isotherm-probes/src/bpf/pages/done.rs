@@ -1,4 +1,4 @@
-//! What was cleared besides the pages that the survey was asked to clear.
+//! The pages that were cleared in addition to those that the survey was asked to clear.
 
 use isotherm_core::survey::{ClearPages, PageBits};
 
