@@ -92,7 +92,7 @@ def one_run(name, options, number_of_run):
     if before and not agree([before, after], 0.05):
         notes.append("truth moved")
     if low < 0.98 * high:
-        notes.append(f"truth at least {mib(low)}, files of several processes apart")
+        notes.append(f"truth at least {mib(low)}, marked shared pages apart")
     if load_cpu < 0.001 * wall and name != "idle":
         notes.append("load did nothing")
     if found.once is not None:

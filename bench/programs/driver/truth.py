@@ -6,11 +6,13 @@ each of them. How much that is when each page counts once is not known, as smaps
 has bounds: see `Truth`.
 
 `Referenced` counts a page, too, if the kernel marked the page itself, and not the process's mapping of it. It does so
-for pages of files when a process that accessed them ends, and for all pages of a large folio when a kdamond looks at
-one of them. So pages of a file may count for each process that maps it, although another process accessed them: a
-process of Chromium that slept for the whole window has 3 to 6 MiB. How much that may be is `Truth.doubtful`.
+when a process that accessed a page of a file ends, when a file is read, and when a kdamond or the reclaim of the kernel
+finds the page accessed. Such a page counts for each process that maps it, whichever of them accessed it: a process of
+Chromium that slept for the whole window has 3 to 6 MiB. The marked pages that several processes map are
+`Truth.doubtful`. They are found in /proc/PID/pagemap and /proc/kpageflags.
 """
 
+import array
 import os
 import time
 from dataclasses import dataclass
@@ -18,6 +20,11 @@ from dataclasses import dataclass
 from .processes import Failed, family
 
 FIELDS = {"Rss", "Pss", "Referenced", "Shared_Clean", "Shared_Dirty", "Swap"}
+PAGE = 4096
+# Of an entry of /proc/PID/pagemap: in memory, mapped by this process only, and the page frame.
+PRESENT, EXCLUSIVE, FRAME = 1 << 63, 1 << 56, (1 << 55) - 1
+# Of an entry of /proc/kpageflags, in its first byte.
+REFERENCED = 1 << 2
 
 
 @dataclass
@@ -26,7 +33,7 @@ class Truth:
 
     # Accessed within the window, summed over the processes.
     touched: int
-    # What of it other processes may have accessed instead.
+    # What of it other processes may have accessed instead: pages that several processes map and the kernel marked.
     doubtful: int
     # Bounds of what was accessed when each page counts once.
     once_at_least: int
@@ -38,8 +45,11 @@ class Truth:
 
 
 def mappings(pid):
-    """The mappings of a process: (key that processes which share it have in common, figures by name, in bytes)."""
-    found, figures = [], {}
+    """The mappings of a process: (key that processes which share it have in common, figures by name, in bytes).
+
+    The figure `Marked` is what is shared and has a mark of the page itself.
+    """
+    found, ranges, figures = [], [], {}
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as file:
         for line in file:
             first, _, rest = line.partition(" ")
@@ -53,7 +63,26 @@ def mappings(pid):
                 key = (device, inode, offset, *path) if inode != "0" else (first.partition("-")[0],)
                 figures = dict.fromkeys(FIELDS, 0)
                 found.append((key, figures))
+                ranges.append(tuple(int(end, 16) for end in first.split("-")))
+    for (_, figures), (start, end) in zip(found, ranges):
+        shared = figures["Shared_Clean"] + figures["Shared_Dirty"]
+        try:
+            figures["Marked"] = marked(pid, start, end) if figures["Referenced"] and shared else 0
+        except PermissionError:
+            # Only root may read which pages are marked.
+            figures["Marked"] = shared
     return found
+
+
+def marked(pid, start, end):
+    """The bytes of a mapping that other processes map as well, and that have a mark of the page itself."""
+    entries = array.array("Q")
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap, open("/proc/kpageflags", "rb") as kpageflags:
+        pagemap.seek(start // PAGE * entries.itemsize)
+        entries.frombytes(pagemap.read((end - start) // PAGE * entries.itemsize))
+        is_marked = lambda frame: os.pread(kpageflags.fileno(), 8, frame * 8)[0] & REFERENCED  # noqa: E731
+        shared = (entry & FRAME for entry in entries if entry & PRESENT and not entry & EXCLUSIVE)
+        return PAGE * sum(1 for frame in shared if is_marked(frame))
 
 
 def of_all(pids):
@@ -109,13 +138,6 @@ def files_of_others(pids):
     return found
 
 
-def is_on_disk(key):
-    """Whether the mappings with this key are of a file that is not shared memory."""
-    path = key[3].strip() if len(key) > 3 else ""
-    is_memory = path.startswith(("/dev/", "/memfd:", "/SYSV")) or path.endswith("(deleted)")
-    return path.startswith("/") and not is_memory
-
-
 def summary(seen, others):
     """The sums over processes."""
     groups = {}
@@ -129,8 +151,7 @@ def summary(seen, others):
         # Pages that are not shared are different ones in each process.
         own = sum(max(0, one - other) for one, other in zip(touched, shared))
         at_least += max(max(touched), own)
-        if key[:2] in others or (len(group) > 1 and is_on_disk(key)):
-            doubtful += sum(map(min, touched, shared))
+        doubtful += sum(min(figures["Referenced"], figures["Marked"]) for figures in group)
         if key[:2] in others:
             at_most += sum(touched)
         else:

@@ -3,7 +3,7 @@
 //! | runtime | a part of the cgroup's path | names |
 //! |---|---|---|
 //! | Docker | `docker-ID.scope`, `docker/ID` | `/var/lib/docker/containers/ID/config.v2.json` |
-//! | Podman | `libpod-ID.scope`, `libpod-ID` | `/var/lib/containers/storage/overlay-containers/containers.json` |
+//! | Podman | `libpod-ID.scope`, `libpod-ID` | `/var/lib/containers/storage/*-containers/containers.json` |
 //! | containerd, CRI-O | `cri-containerd-ID.scope`, `crio-ID.scope`, `ID` | those of Kubernetes or nerdctl |
 //! | containerd (ctr) | `NAMESPACE/NAME` | `/run/containerd/io.containerd.runtime.v2.task/NAMESPACE/NAME` |
 //! | nerdctl | `nerdctl-ID.scope` | `/var/lib/nerdctl/HASH/names/NAMESPACE/NAME` |

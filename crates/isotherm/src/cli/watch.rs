@@ -36,8 +36,8 @@ pub struct WatchOptions {
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: ProbeChoice,
     /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next, at least
-    /// 100ms. auto surveys as often as the budget allows (--cpu-budget), once a second at most, if the probe can (idle
-    /// and bpf). With off, isotherm only samples
+    /// 100ms. auto surveys as often as the budget allows (--cpu-budget), once a second at most, if the probe can
+    /// (idle and bpf; refs by mapping). With off, isotherm only samples
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,
     #[command(flatten)]
