@@ -75,7 +75,7 @@ pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> 
     let attributes = attributes.resolve(Granularity::Page)?;
     let mut pacer = Pacer::new(PaceOptions {
         budget,
-        spares: true,
+        bounds_samples: true,
         has_budget: true,
         samples: true,
         survey: Some(SurveyInterval::Auto),
@@ -105,7 +105,7 @@ pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> 
         if work.survey.is_some() || work.updated || is_snapshot {
             monitor.set_survey(pacer.survey_settings(attributes));
             monitor.set_update_gap(pacer.update_gap(attributes));
-            monitor.set_sparing(pacer.every(attributes));
+            monitor.set_sampling_stride(pacer.every(attributes));
         }
         let Next::Step { after } = next else { break };
         if clock.now() >= pattern.time() {

@@ -64,10 +64,10 @@ struct Line {
     surveys: usize,
     survey_interval_s: Option<f64>,
     sampling_interval_s: Option<f64>,
-    /// After two seconds: on the mean, the most over ten seconds, and the dearest step in milliseconds.
+    /// After two seconds: on the mean, the most over ten seconds, and the longest step in milliseconds.
     cpu_percent: f64,
     most_percent: f64,
-    dearest_ms: f64,
+    longest_step_ms: f64,
     rss_bytes: u64,
 }
 
@@ -120,7 +120,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let budget = Budget { cpu: options.cpu_budget / 100.0, ..Budget::default() };
     let mut pacer = Pacer::new(PaceOptions {
         budget,
-        spares: has_survey,
+        bounds_samples: has_survey,
         has_budget: has_survey,
         samples: true,
         survey: has_survey.then_some(SurveyInterval::Auto),
@@ -133,7 +133,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let end = Duration::from_secs(options.seconds);
     let mut now = Duration::ZERO;
     let mut spent = vec![0.0; options.seconds as usize + 1000];
-    let (mut dearest, mut found, mut score) = (0.0_f64, None, (None, None));
+    let (mut longest_step, mut found, mut score) = (0.0_f64, None, (None, None));
     let mut began = monitor_cpu_time();
     let mut next = monitor.start()?;
     loop {
@@ -143,7 +143,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
             *second += took.as_secs_f64();
         }
         if now > Duration::from_secs(2) {
-            dearest = dearest.max(took.as_secs_f64());
+            longest_step = longest_step.max(took.as_secs_f64());
         }
         let work = monitor.work();
         pacer.stepped(now + took, work, took);
@@ -160,7 +160,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         attributes = monitor.attributes();
         if has_survey && (work.survey.is_some() || snapshot.is_some()) {
             monitor.set_survey(pacer.survey_settings(attributes));
-            monitor.set_sparing(pacer.every(attributes));
+            monitor.set_sampling_stride(pacer.every(attributes));
         }
         let is_known = found.is_some_and(|(at, surveys)| {
             now.as_secs_f64() > at + 30.0 && (!has_survey || monitor.sink().surveys >= surveys + 2)
@@ -191,7 +191,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
             .map(|interval| interval.as_secs_f64()),
         cpu_percent: spent.iter().sum::<f64>() / spent.len().max(1) as f64 * 100.0,
         most_percent: spent.windows(10).map(|window| window.iter().sum::<f64>() * 10.0).fold(0.0, f64::max),
-        dearest_ms: dearest * 1e3,
+        longest_step_ms: longest_step * 1e3,
         rss_bytes: resident().map_err(anyhow::Error::from_boxed)?.saturating_sub(before),
     })
 }
@@ -221,7 +221,7 @@ fn results(lines: &[Line]) -> String {
         "samples every, s",
         "CPU %",
         "most in 10 s %",
-        "dearest step, ms",
+        "longest step, ms",
         "monitor's memory",
     ];
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
@@ -238,7 +238,7 @@ fn results(lines: &[Line]) -> String {
             number(line.sampling_interval_s),
             format!("{:.2}", line.cpu_percent),
             format!("{:.2}", line.most_percent),
-            format!("{:.1}", line.dearest_ms),
+            format!("{:.1}", line.longest_step_ms),
             format!("{:.1} MiB", line.rss_bytes as f64 / 1048576.0),
         ]
     };

@@ -84,7 +84,7 @@ const START_PART: f64 = 0.2;
 
 /// What was spent beyond the budget and what is paid for by the time until the next part and round, in seconds of the
 /// budget, after which next to nothing is spent.
-const REPAID: f64 = 5.0;
+const REPAYMENT: f64 = 5.0;
 
 /// The least part of the budget that samples may take, and that samples and surveys may take together, however much
 /// was spent before.
@@ -92,7 +92,7 @@ const LEAST: f64 = 0.1;
 
 /// Surveys that would come less often than this get up to [`MOST_SURVEYS`] of what they share with samples. A survey
 /// has to fit the window of 5 s of a working set, with some time to spare.
-const RARE: Duration = Duration::from_secs(3);
+const RARE_INTERVAL: Duration = Duration::from_secs(3);
 const MOST_SURVEYS: f64 = 0.75;
 
 /// The cost of reading a block is known only together with the other work of a survey. So the cost of a page, in
@@ -100,7 +100,7 @@ const MOST_SURVEYS: f64 = 0.75;
 const MOST_RATIO: f64 = 50.0;
 
 /// Surveys limit their clears so that they can come this often, unless reading alone takes two thirds of that time.
-const WANTED: Duration = Duration::from_secs(2);
+const CLEARING_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The part of what the targets may lose that samples may take.
 const MOST_SAMPLES: f64 = 0.5;
@@ -128,7 +128,7 @@ const MORE: f64 = 1.1;
 const RECENT: usize = 3;
 
 /// The time over which the recently spent share is a mean.
-const LATELY: f64 = 10.0;
+const MEAN_TIME: f64 = 10.0;
 
 /// The budget holds over each time of this length.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -165,7 +165,7 @@ pub struct Controller {
     /// The number of rounds with samples in an aggregation, at least 1.
     rounds: u32,
     /// The shares of one CPU that were spent recently, on all work and on work other than surveys and sampling.
-    lately: f64,
+    recent_share: f64,
     other: f64,
     /// When work that is neither was taken in last.
     worked_at: Duration,
@@ -271,7 +271,7 @@ impl Controller {
             round: None,
             round_clears: 0.0,
             rounds: 1,
-            lately: 0.0,
+            recent_share: 0.0,
             other: 0.0,
             worked_at: Duration::ZERO,
         }
@@ -311,7 +311,7 @@ impl Controller {
     pub fn sampled(&mut self, now: Duration, cpu: Duration, rounds: u32, clears: u64) {
         let bounded = if self.bounds_samples { cpu } else { Duration::ZERO };
         self.spend(now, bounded);
-        self.lately += (cpu - bounded).as_secs_f64() / LATELY;
+        self.recent_share += (cpu - bounded).as_secs_f64() / MEAN_TIME;
         if rounds > 0 {
             let round = cpu.as_secs_f64() / f64::from(rounds);
             // The mean of about ten rounds.
@@ -329,7 +329,7 @@ impl Controller {
         let counted = now.saturating_sub(START).as_secs_f64();
         if passed > 0.0 && counted > 0.0 {
             let share = cpu.as_secs_f64() / passed;
-            let weight = (1.0 - (-passed / LATELY).exp()).max(passed / counted).min(1.0);
+            let weight = (1.0 - (-passed / MEAN_TIME).exp()).max(passed / counted).min(1.0);
             self.other += (share - self.other) * weight;
         }
     }
@@ -340,7 +340,7 @@ impl Controller {
         let counts = self.now > START;
         self.now = self.now.max(now);
         let cpu = cpu.as_secs_f64();
-        self.lately = (self.lately + cpu / LATELY) * (-passed / LATELY).exp();
+        self.recent_share = (self.recent_share + cpu / MEAN_TIME) * (-passed / MEAN_TIME).exp();
         if counts {
             self.balance = (self.balance + passed * self.budget.cpu - cpu).min(0.0);
             self.window.spend(now, cpu);
@@ -358,14 +358,15 @@ impl Controller {
 
     /// The shares of one CPU for surveys and for samples.
     fn shares(&self, sampling: Duration) -> (f64, f64) {
-        let saved = (1.0 + (self.balance + self.piece()) / (REPAID * self.budget.cpu)).clamp(LEAST, 1.0);
+        let saved = (1.0 + (self.balance + self.piece()) / (REPAYMENT * self.budget.cpu)).clamp(LEAST, 1.0);
         let least = self.budget.cpu * LEAST;
         let share = ((self.budget.cpu * PLANNED - self.other) * saved).max(least);
         let (surveys, samples) = (self.survey_need(), self.sampling_need(sampling));
         if surveys + samples <= share {
             return (share - samples, share - surveys);
         }
-        let not_rare = (surveys * (self.shortest().as_secs_f64() / RARE.as_secs_f64())).min(share * MOST_SURVEYS);
+        let not_rare =
+            (surveys * (self.shortest().as_secs_f64() / RARE_INTERVAL.as_secs_f64())).min(share * MOST_SURVEYS);
         // Where the user has asked for more samples than the budget allows, surveys still have a part of it.
         let least_surveys = self.budget.cpu * LEAST_SURVEYS;
         let surveys = surveys.min((share / 2.0).max(not_rare).max(share - samples).max(least_surveys));
@@ -452,11 +453,12 @@ impl Controller {
     }
 
     /// The most pages that a survey may clear with this share of one CPU: clearing takes half as long as reading, or
-    /// what is left if surveys come each [`WANTED`].
+    /// what is left if surveys come each [`CLEARING_INTERVAL`].
     fn clears(&self, share: f64) -> f64 {
         let Some(block) = self.survey.block.filter(|_| self.fixed.is_none()) else { return f64::INFINITY };
         let reading = self.survey.blocks as f64 * block;
-        (reading / 2.0).max(share * WANTED.as_secs_f64() - reading) / self.budget.clear.as_secs_f64().max(1e-9)
+        (reading / 2.0).max(share * CLEARING_INTERVAL.as_secs_f64() - reading)
+            / self.budget.clear.as_secs_f64().max(1e-9)
     }
 
     /// The number of rounds of which one has samples from now on. `sampling` is the sampling interval in force, and
@@ -510,7 +512,7 @@ impl Controller {
         Pace {
             survey_interval: self.surveys.then_some(settings.interval),
             sampling_interval: self.samples.then(|| sampling * self.every_in_force(samples)),
-            cpu: self.lately,
+            cpu: self.recent_share,
             is_limited: need + self.other > self.budget.cpu * PLANNED
                 || self.samples && self.bounds_samples && self.least_for_targets() > sampling.as_secs_f64(),
         }

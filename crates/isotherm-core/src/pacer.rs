@@ -15,7 +15,7 @@ pub struct PaceOptions {
     /// The bounds on what the run costs.
     pub budget: Budget,
     /// Whether the budget bounds samples too. If not, all rounds have samples.
-    pub spares: bool,
+    pub bounds_samples: bool,
     /// Whether the budget bounds readings of the mappings, and is reported.
     pub has_budget: bool,
     /// Whether pages are sampled.
@@ -73,7 +73,7 @@ const SPARE: f64 = 1.1;
 pub struct Pacer {
     controller: Controller,
     tuner: Option<IntervalTuner>,
-    spares: bool,
+    bounds_samples: bool,
     has_budget: bool,
     /// The share of one CPU that all may take.
     cpu: f64,
@@ -101,9 +101,9 @@ impl Pacer {
         };
         let controller = Controller::new(options.budget, options.survey.is_some(), options.samples, fixed);
         Self {
-            controller: if options.spares { controller } else { controller.with_all_samples() },
+            controller: if options.bounds_samples { controller } else { controller.with_all_samples() },
             tuner: options.goal.filter(|_| options.samples).map(IntervalTuner::new),
-            spares: options.spares,
+            bounds_samples: options.bounds_samples,
             has_budget: options.has_budget,
             cpu: options.budget.cpu,
             sampling: (Duration::ZERO, 0, 0),
@@ -212,7 +212,7 @@ impl Pacer {
 
     /// The number of rounds of which one has samples from now on.
     pub fn every(&mut self, attributes: Attributes) -> u32 {
-        if self.spares { self.controller.every(attributes.sampling(), attributes.samples()) } else { 1 }
+        if self.bounds_samples { self.controller.every(attributes.sampling(), attributes.samples()) } else { 1 }
     }
 
     /// The intervals that the run has settled on.

@@ -143,7 +143,7 @@ fn an_update_is_made_at_the_next_step_if_it_is_asked_for() {
 fn a_snapshot_counts_the_rounds_that_had_samples() {
     let mut monitor =
         monitor(attributes(20, 50, 10, 100), 1, vec![vec![target(1, &[(0, 1_000)])]], TestProbe::new(idle));
-    monitor.set_sparing(5);
+    monitor.set_sampling_stride(5);
     run(&mut monitor, 40, |_| {});
     let hooks = monitor.sink().hooks.iter().filter(|hook| **hook == "sampled").count();
     let counted: Vec<u32> = monitor.sink().snapshots.iter().map(|snapshot| snapshot.sampled_rounds).collect();

@@ -169,7 +169,7 @@ fn the_first_survey_has_short_parts_where_its_price_is_not_known() {
         let budget = Budget { cpu: 0.01, targets: 1.0, ..Budget::default() };
         let mut pacer = Pacer::new(PaceOptions {
             budget,
-            spares: true,
+            bounds_samples: true,
             has_budget: true,
             samples: false,
             survey: Some(SurveyInterval::Auto),

@@ -143,7 +143,7 @@ fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle(
     assert_eq!(heatmap["rates"], json!([[null, 0.0], [0.0, 0.0]]), "{heatmap}");
     assert_eq!(heatmap["unknown"], json!([[1.0, 0.0], [0.0, 0.0]]), "{heatmap}");
     let text = report(Kind::Heatmap, Format::Text, &source, &options);
-    assert!(text.contains("u: not known yet") || text.contains("u: unknown"), "{text}");
+    assert!(text.contains("u: no sample"), "{text}");
     let regions = report(Kind::Regions, Format::Text, &source, &Options::default());
     let unsampled = regions.lines().filter(|line| line.contains('–')).count();
     assert_eq!(unsampled, 2, "{regions}");

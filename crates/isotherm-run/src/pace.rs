@@ -87,7 +87,7 @@ impl LookPace {
 }
 
 /// A pace is reported if an interval has changed by at least this share.
-const TOLD: f64 = 0.2;
+const REPORTED_CHANGE: f64 = 0.2;
 
 /// Measures the CPU time of a run: of the thread that it is used on, which is that of the monitor, and of the helper
 /// threads.
@@ -144,31 +144,34 @@ impl CpuMeter {
     }
 }
 
-/// Whether to tell what a run has settled on: when that has changed.
+/// Decides when the pace of a run is reported: when it has changed.
 #[derive(Default)]
-pub(crate) struct PaceNews {
-    told: Option<(Pace, NotAfforded)>,
+pub(crate) struct PaceReports {
+    /// What was reported last.
+    last: Option<(Pace, NotAfforded)>,
 }
 
-impl PaceNews {
-    /// Whether this is worth a report. If so, it counts as reported.
-    pub(crate) fn is_news(&mut self, pace: Pace, not_afforded: NotAfforded) -> bool {
+impl PaceReports {
+    /// Whether this is to be reported. If so, it counts as reported.
+    pub(crate) fn is_due(&mut self, pace: Pace, not_afforded: NotAfforded) -> bool {
         let has_changed = |one: Option<Duration>, other: Option<Duration>| match (one, other) {
-            (Some(one), Some(other)) => (one.as_secs_f64() - other.as_secs_f64()).abs() > other.as_secs_f64() * TOLD,
+            (Some(one), Some(other)) => {
+                (one.as_secs_f64() - other.as_secs_f64()).abs() > other.as_secs_f64() * REPORTED_CHANGE
+            }
             (one, other) => one.is_some() != other.is_some(),
         };
-        // Readings of the mappings are put off for moments: that alone is no news.
+        // Readings of the mappings are put off for moments: that alone is not reported.
         let without_mappings = |of: NotAfforded| NotAfforded { mappings: false, ..of };
-        let is_news = self.told.is_none_or(|(told, told_not_afforded)| {
-            pace.is_limited != told.is_limited
-                || without_mappings(not_afforded) != without_mappings(told_not_afforded)
-                || has_changed(pace.survey_interval, told.survey_interval)
-                || has_changed(pace.sampling_interval, told.sampling_interval)
+        let is_due = self.last.is_none_or(|(last, last_not_afforded)| {
+            pace.is_limited != last.is_limited
+                || without_mappings(not_afforded) != without_mappings(last_not_afforded)
+                || has_changed(pace.survey_interval, last.survey_interval)
+                || has_changed(pace.sampling_interval, last.sampling_interval)
         });
-        if is_news {
-            self.told = Some((pace, not_afforded));
+        if is_due {
+            self.last = Some((pace, not_afforded));
         }
-        is_news
+        is_due
     }
 }
 
@@ -207,15 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_told_when_it_has_changed_much() {
-        let mut news = PaceNews::default();
+    fn a_pace_is_reported_when_it_has_changed_much() {
+        let mut reports = PaceReports::default();
         let pace = |ms| Pace { survey_interval: Some(Duration::from_millis(ms)), ..Pace::default() };
         let nothing = NotAfforded::default();
-        assert!(news.is_news(pace(1000), nothing), "the first");
-        assert!(!news.is_news(pace(1100), nothing), "little");
-        assert!(news.is_news(pace(1300), nothing));
-        assert!(news.is_news(pace(1300), NotAfforded { clears: true, ..nothing }));
-        assert!(!news.is_news(pace(1300), NotAfforded { clears: true, mappings: true, ..nothing }), "for a moment");
+        assert!(reports.is_due(pace(1000), nothing), "the first");
+        assert!(!reports.is_due(pace(1100), nothing), "little");
+        assert!(reports.is_due(pace(1300), nothing));
+        assert!(reports.is_due(pace(1300), NotAfforded { clears: true, ..nothing }));
+        assert!(!reports.is_due(pace(1300), NotAfforded { clears: true, mappings: true, ..nothing }), "for a moment");
     }
 
     #[test]

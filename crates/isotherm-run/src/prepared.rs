@@ -1,7 +1,7 @@
 //! From the description of a run to a run that can start.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
@@ -135,7 +135,7 @@ impl Prepared {
                 let by_mapping = survey != SurveyChoice::Off && !wants_samples;
                 // Without a budget of their own, users who ask for an interval get it, and users who turn surveys off
                 // get DAMON's method.
-                let spares = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
+                let bounds_samples = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
                 let mut budget = budget.unwrap_or_default();
                 if let Some(prices) = bit_prices() {
                     (budget.set_again, budget.clear) = (prices.set_again, prices.clear);
@@ -145,6 +145,10 @@ impl Prepared {
                     (shared, SharedLimits { time_share: budget.targets, set_again: budget.set_again, ..limits });
                 let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
                 let how = ProbeUse { shared, by_mapping, sweeps: (survey == SurveyChoice::Off).then_some(rate) };
+                if let Targets::Processes { selection, waits: true, .. } = &targets {
+                    let warning = selection.warning(Path::new("/"));
+                    notices.extend(warning.map(|warning| Notice::new(Severity::Warning, &warning)));
+                }
                 let (unbound, mut probe) = if targets.is_physical() {
                     let probe = OpenProbe::open(probe, &targets, how)?;
                     (Unbound::new(&targets)?, probe)
@@ -178,7 +182,7 @@ impl Prepared {
                 let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
                 let schemes = schemes.transpose()?.map(Box::new);
                 let of_schemes = schemes.as_ref().map_or(Some(Duration::MAX), |schemes| schemes.longest_aggregation());
-                let tunes = spares
+                let tunes = bounds_samples
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
                     && granularity == Granularity::Page
@@ -198,8 +202,8 @@ impl Prepared {
                     let goal = intervals_goal.unwrap_or_default();
                     IntervalsGoal { most_aggregation: most_aggregation.min(goal.most_aggregation), ..goal }
                 });
-                let has_budget = probe.is_paced() && (spares || !sampling);
-                let pace = PaceOptions { budget, has_budget, spares, samples: sampling, survey, goal };
+                let has_budget = probe.is_paced() && (bounds_samples || !sampling);
+                let pace = PaceOptions { budget, has_budget, bounds_samples, samples: sampling, survey, goal };
                 let follows = survey.is_some() && !targets.is_physical();
                 let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
                 let attributes = AttributeOptions { update, ..attributes };

@@ -50,9 +50,9 @@ impl UsdtThread {
             let helper = delivery.helpers().thread();
             let worked = UsdtCollector::new(tracer).and_then(|collector| {
                 let processes = WatchedProcesses::new(processes);
-                let told = Told::default();
+                let warned = Warnings::default();
                 let control = control.clone();
-                Worker { collector, processes, descendants, control, delivery, helper, told }.work(&ended)
+                Worker { collector, processes, descendants, control, delivery, helper, warned }.work(&ended)
             });
             if worked.is_err() {
                 control.stop();
@@ -71,9 +71,9 @@ impl UsdtThread {
     }
 }
 
-/// What the user was told: each is told once.
+/// The warnings that the user has had. Each comes once.
 #[derive(Default)]
-struct Told {
+struct Warnings {
     /// That hits were lost.
     lost: bool,
     /// That no more marks are made.
@@ -91,7 +91,7 @@ struct Worker {
     control: Control,
     delivery: Delivery,
     helper: HelperThread,
-    told: Told,
+    warned: Warnings,
 }
 
 impl Worker {
@@ -104,7 +104,7 @@ impl Worker {
             }
             let before = monitor_cpu_time();
             self.take_hits(LOOK_EVERY)?;
-            self.tell_of_probes();
+            self.warn_of_probes();
             let rest = (monitor_cpu_time().saturating_sub(before) * REST).min(LONGEST_REST);
             match ended.recv_timeout(rest) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -118,8 +118,8 @@ impl Worker {
     fn finish(&mut self) -> Result<(), UsdtError> {
         self.processes.pids().for_each(|pid| self.collector.leave(pid));
         while self.take_hits(Duration::ZERO)? {}
-        self.tell_of_probes();
-        if !self.told.missing {
+        self.warn_of_probes();
+        if !self.warned.missing {
             self.collector.missing().iter().for_each(|missing| self.warn(missing));
         }
         Ok(())
@@ -137,7 +137,7 @@ impl Worker {
             self.control.marks.release(begin.checked_sub(DELAY).unwrap_or(begin));
         }
         if !hits.more {
-            self.tell_of_lost_hits();
+            self.warn_of_lost_hits();
         }
         self.helper.count();
         Ok(hits.more)
@@ -146,21 +146,21 @@ impl Worker {
     fn mark(&mut self, hit: &UsdtHit) {
         // A run that is over needs no mark.
         if self.control.marks.make_at(&hit.text, Some(hit.time)) == Err(MarkError::TooMany) {
-            self.give_up();
+            self.stop_watching();
         }
     }
 
-    fn tell_of_lost_hits(&mut self) {
+    fn warn_of_lost_hits(&mut self) {
         if self.collector.is_exhausted() {
-            self.give_up();
-        } else if self.collector.lost() > 0 && !std::mem::replace(&mut self.told.lost, true) {
+            self.stop_watching();
+        } else if self.collector.lost() > 0 && !std::mem::replace(&mut self.warned.lost, true) {
             self.warn("some hits of USDT probes were lost, because there were too many at a time: they make no marks");
         }
     }
 
-    /// Watches no probe any more.
-    fn give_up(&mut self) {
-        if !std::mem::replace(&mut self.told.too_many, true) {
+    /// Watches no probe from now on, because the run has as many marks as it can take.
+    fn stop_watching(&mut self) {
+        if !std::mem::replace(&mut self.warned.too_many, true) {
             self.collector.end();
             let text = format!("a run takes {} marks: USDT probes are not watched any more", Mark::MOST);
             self.warn(&text);
@@ -176,18 +176,18 @@ impl Worker {
 
     /// Says which probes there are not, as soon as programs have usually mapped their libraries, and what cannot be
     /// watched.
-    fn tell_of_probes(&mut self) {
-        if !self.told.missing && self.collector.has_settled() {
-            self.told.missing = true;
+    fn warn_of_probes(&mut self) {
+        if !self.warned.missing && self.collector.has_settled() {
+            self.warned.missing = true;
             for missing in self.collector.missing() {
                 self.warn(&format!("{missing}. One that is loaded later makes marks"));
             }
         }
-        if !self.told.failure
+        if !self.warned.failure
             && let Some(failure) = self.collector.failure()
         {
             let failure = failure.to_owned();
-            self.told.failure = true;
+            self.warned.failure = true;
             self.warn(&failure);
         }
     }

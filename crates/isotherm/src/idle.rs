@@ -203,6 +203,9 @@ impl Run<'_> {
         let Scope::Processes(ProcessScope { selection, part, waits: true }) = &self.named else {
             return Ok(Woken::Due);
         };
+        if let Some(warning) = selection.warning(Path::new("/")) {
+            tell(format_args!("isotherm: {warning}"));
+        }
         let mut processes = Processes::wait_for(selection.clone())?.narrowed_to(part.clone())?;
         let mut is_there = || -> Result<bool> {
             let spaces = processes.read_targets().map_err(anyhow::Error::from_boxed)?;

@@ -253,7 +253,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Samples in one of `every` rounds only, at least once an aggregation, to save CPU time. The samples that are left
     /// out count as in the aggregation before, as those of steady regions do, so that rates stay unbiased and follow
     /// changes later. The default is 1.
-    pub fn set_sparing(&mut self, every: u32) {
+    pub fn set_sampling_stride(&mut self, every: u32) {
         self.every = every.max(1);
     }
 

@@ -250,7 +250,7 @@ fn a_survey_goes_on_soon_after_a_first_part_that_took_long() {
 fn joins(cpu: f64, base: Duration, each: Duration) -> (usize, Duration) {
     let mut pacer = Pacer::new(PaceOptions {
         budget: Budget { cpu, ..Budget::default() },
-        spares: true,
+        bounds_samples: true,
         has_budget: true,
         samples: true,
         survey: Some(SurveyInterval::Auto),

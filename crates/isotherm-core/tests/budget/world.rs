@@ -111,7 +111,7 @@ impl World {
     pub fn new(costs: Costs, blocks: u64, cpu: f64, seed: u64) -> Self {
         let pacer = Pacer::new(PaceOptions {
             budget: Budget { cpu, ..Budget::default() },
-            spares: true,
+            bounds_samples: true,
             has_budget: true,
             samples: true,
             survey: Some(SurveyInterval::Auto),

@@ -111,6 +111,14 @@ impl Hierarchy {
         self.mount.as_ref().map(|mount| mount.directory.as_path())
     }
 
+    /// The command that mounts the hierarchy.
+    pub fn mount_command(&self) -> &'static str {
+        match self.version {
+            CgroupVersion::V1 => "mount -t cgroup -o memory none DIRECTORY",
+            CgroupVersion::V2 => "mount -t cgroup2 none DIRECTORY",
+        }
+    }
+
     pub(super) fn mount(&self) -> Option<&Mount> {
         self.mount.as_ref()
     }

@@ -13,6 +13,7 @@ use container::Containers;
 pub(crate) use facts::Facts;
 pub(crate) use finder::Finder;
 
+use crate::cgroup::Hierarchy;
 use crate::listing::{parent, process_ids};
 use crate::pattern::{Glob, NamePattern};
 
@@ -146,9 +147,24 @@ impl Selection {
 
     /// Whether it depends on the cgroup of a process that it belongs to the selection.
     pub(crate) fn is_by_cgroup(&self) -> bool {
-        self.any.iter().chain(&self.except).any(|selector| match selector {
-            Selector::Cgroup(_) | Selector::Unit(_) | Selector::Container(_) => true,
-            Selector::Pid(_) | Selector::Name(_) | Selector::Command(_) | Selector::User(_) | Selector::All => false,
+        self.any.iter().chain(&self.except).any(Selector::is_by_cgroup)
+    }
+
+    /// A warning for the user who waits for processes that are named by their cgroup: the cgroup hierarchy is not
+    /// mounted, so that hardly any process gets into a cgroup of it. `None` if there is no reason for a warning. `root`
+    /// stands for `/`.
+    pub fn warning(&self, root: &Path) -> Option<String> {
+        let named: Vec<String> =
+            self.any.iter().filter(|selector| selector.is_by_cgroup()).map(Selector::to_string).collect();
+        let hierarchy = Hierarchy::find(root).ok().filter(|hierarchy| hierarchy.directory().is_none())?;
+        (!named.is_empty()).then(|| {
+            format!(
+                "{}: the cgroup hierarchy that accounts memory (version {}) is not mounted: /proc/self/cgroup lists it, \
+                 and /proc/self/mountinfo does not; the wait may never end (to mount it: `{}`)",
+                named.join(", "),
+                hierarchy.version().number(),
+                hierarchy.mount_command()
+            )
         })
     }
 
@@ -170,6 +186,14 @@ impl Selection {
 }
 
 impl Selector {
+    /// Whether it names processes by their cgroup.
+    fn is_by_cgroup(&self) -> bool {
+        match self {
+            Self::Cgroup(_) | Self::Unit(_) | Self::Container(_) => true,
+            Self::Pid(_) | Self::Name(_) | Self::Command(_) | Self::User(_) | Self::All => false,
+        }
+    }
+
     fn matches(&self, process: &Facts<'_>) -> bool {
         match self {
             Self::Pid(pid) => *pid == process.pid(),
@@ -356,6 +380,35 @@ mod tests {
         assert_eq!(selection.find(root.path()).unwrap(), [] as [u32; 0]);
         cgroup(8, "/system.slice/app@green.service");
         assert_eq!(selection.find(root.path()).unwrap(), [8]);
+    }
+
+    #[test]
+    fn a_wait_for_cgroups_warns_if_their_hierarchy_is_not_mounted() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, content: &str| {
+            fs::create_dir_all(root.path().join("proc/self")).unwrap();
+            fs::write(root.path().join("proc/self").join(file), content).unwrap();
+        };
+        let of = |selector: Selector| Selection { any: vec![selector], ..Selection::default() }.warning(root.path());
+        let cgroup = || Selector::Cgroup(Glob::new("/app.slice").unwrap());
+        write("cgroup", "4:memory:/\n0::/\n");
+        let unified = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        write("mountinfo", unified);
+        let warning = of(cgroup()).unwrap();
+        for part in
+            ["cgroup /app.slice", "version 1", "not mounted", "/proc/self/mountinfo", "mount -t cgroup -o memory"]
+        {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        assert!(of(Selector::Unit(Glob::unit("redis").unwrap())).is_some());
+        assert!(of(Selector::Container("web".into())).is_some());
+        assert_eq!(of(Selector::Name(regex("redis"))), None, "a name needs no cgroup");
+
+        write("mountinfo", &format!("{unified}35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"));
+        assert_eq!(of(cgroup()), None, "it is mounted");
+        write("cgroup", "0::/\n");
+        write("mountinfo", "20 1 0:5 / /proc rw - proc proc rw\n");
+        assert!(of(cgroup()).unwrap().contains("mount -t cgroup2"));
     }
 
     #[test]

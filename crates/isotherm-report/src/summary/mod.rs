@@ -147,19 +147,19 @@ pub struct Summary {
 struct Tally {
     sums: Sums,
     course: Course,
-    /// Whether a survey has told what is in memory. Mapped bytes do not count then.
+    /// Whether a survey has found what is in memory. Mapped bytes do not count then.
     surveyed: bool,
 }
 
 impl Tally {
     /// Takes in what a row tells. Returns whether its bytes count.
-    fn begin(&mut self, told: Told) -> bool {
-        if told == Told::Present && !self.surveyed {
+    fn begin(&mut self, basis: Basis) -> bool {
+        if basis == Basis::Present && !self.surveyed {
             self.surveyed = true;
             self.sums = Sums::default();
             self.course.forget_bytes();
         }
-        told == if self.surveyed { Told::Present } else { Told::Mapped }
+        basis == if self.surveyed { Basis::Present } else { Basis::Mapped }
     }
 
     fn over_life(&self, name: Arc<str>) -> Temperature {
@@ -167,9 +167,9 @@ impl Tally {
     }
 }
 
-/// What a row tells of the memory of its target.
+/// What a row says about the memory of its target.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Basis {
     /// What is mapped: there was no survey yet.
     Mapped,
     /// What is in memory.
@@ -178,7 +178,7 @@ enum Told {
     Nothing,
 }
 
-impl Told {
+impl Basis {
     fn by(row: &Row) -> Self {
         let mut pages = row.target.regions.iter().filter_map(|region| region.pages).peekable();
         if pages.peek().is_none() {
@@ -303,15 +303,15 @@ impl View for SummaryBuilder {
         if !row.info.command.is_empty() {
             target.info = row.info.clone();
         }
-        let told = Told::by(row);
-        let counts = target.tally.begin(told);
+        let basis = Basis::by(row);
+        let counts = target.tally.begin(basis);
         // The bytes that groups get of this row, by the place of the group. `None` if they do not count.
         let mut parts: BTreeMap<usize, Option<u64>> = BTreeMap::new();
         // A target whose memory is not known is there all the same.
         if let Some(nth) = self.grouping.of_target(id)
             && let Some(group) = self.groups.get_mut(nth)
         {
-            parts.insert(nth, group.begin(told).then_some(0));
+            parts.insert(nth, group.begin(basis).then_some(0));
         }
         let mut all = 0;
         for (piece, bytes) in visit.present_pieces() {
@@ -329,7 +329,7 @@ impl View for SummaryBuilder {
             };
             for (nth, size) in shares {
                 if let Some(group) = self.groups.get_mut(nth)
-                    && let Some(sum) = parts.entry(nth).or_insert_with(|| group.begin(told).then_some(0))
+                    && let Some(sum) = parts.entry(nth).or_insert_with(|| group.begin(basis).then_some(0))
                 {
                     let bytes = share(bytes, size, piece.range.size());
                     group.sums.add(visit, &piece, bytes);

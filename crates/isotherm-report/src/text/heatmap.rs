@@ -230,9 +230,11 @@ struct OtherMark {
 
 /// The marks of a heatmap that are not of its scale.
 fn other_marks(heatmap: &Heatmap) -> Vec<OtherMark> {
+    // Samples tell the rate, and surveys the other measures.
+    let unknown = if heatmap.measure == Measure::Rate { "no sample" } else { "not known yet" };
     let all = [
         (UNOBSERVABLE, '?', "could not be observed", "unobserved", heatmap.may_show(Shown::Unobservable)),
-        (UNKNOWN, 'u', "not known yet", "unknown", heatmap.shows(Shown::Unknown)),
+        (UNKNOWN, 'u', unknown, "unknown", heatmap.shows(Shown::Unknown)),
         (SWAPPED, 's', "in swap", "swap", heatmap.shows(Shown::Swapped)),
         (ABSENT, '.', "absent", "absent", heatmap.shows(Shown::Absent)),
     ];
@@ -290,8 +292,9 @@ fn colours(terminal: &Terminal, heatmap: &Heatmap) -> Vec<(usize, String)> {
     let text =
         |title: &str, columns: usize, (marks, boxes): (&[OtherMark], usize), name: fn(&OtherMark) -> &'static str| {
             let scale: String = (0..columns).map(|i| paint(of_rate(i as f64 / (columns - 1) as f64))).collect();
+            let cold = if title.is_empty() { cold.to_owned() } else { format!("{cold} (cold)") };
             let mut text = format!("{title}{cold} {scale} {hot}");
-            let mut wide = super::width(title) + super::width(cold) + columns + super::width(hot) + 2;
+            let mut wide = super::width(title) + super::width(&cold) + columns + super::width(hot) + 2;
             for mark in marks {
                 let name = name(mark);
                 text += &format!("  {} {name}", paint(mark.colour).repeat(boxes));

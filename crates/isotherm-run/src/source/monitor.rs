@@ -15,7 +15,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Outlet, Source};
-use crate::pace::{CpuMeter, LookPace, PaceNews};
+use crate::pace::{CpuMeter, LookPace, PaceReports};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
 
@@ -34,7 +34,7 @@ type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pc
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
         let Self { attributes, pace, scheduling, seed, probe, targets } = *self;
-        let mut urgency = scheduling.apply(!pace.spares)?;
+        let mut urgency = scheduling.apply(!pace.bounds_samples)?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
         let mut driver = Driver::new(pace, CpuMeter::new(outlet.helpers()), &targets);
@@ -117,7 +117,7 @@ impl Source for MonitorSource {
 struct Driver {
     pacer: Pacer,
     meter: CpuMeter,
-    news: PaceNews,
+    reports: PaceReports,
     late_rounds: Rc<Cell<u32>>,
     found: Rc<RefCell<Found>>,
     infos: InfoReader,
@@ -141,7 +141,7 @@ impl Driver {
         Self {
             pacer: Pacer::new(pace),
             meter,
-            news: PaceNews::default(),
+            reports: PaceReports::default(),
             late_rounds: Rc::default(),
             found: Rc::default(),
             infos: targets.infos(),
@@ -212,10 +212,10 @@ impl Driver {
             monitor.set_survey(self.pacer.survey_settings(attributes));
         }
         if work.survey.is_some() || is_snapshot {
-            monitor.set_sparing(self.pacer.every(attributes));
+            monitor.set_sampling_stride(self.pacer.every(attributes));
         }
         if let Some((pace, not_afforded)) = settled
-            && self.news.is_news(pace, not_afforded)
+            && self.reports.is_due(pace, not_afforded)
         {
             outlet.send(Event::Pace { pace, not_afforded });
         }

@@ -45,13 +45,31 @@ fn digits_show_hot_cold_and_unobservable_memory() {
         "          - 0x10000000 to 0x10400000: 4 MiB --------------------",
         "          |                                          33333333333- [heap]",
         "          + -30 s -------- -20 s ---------- -10 s ---------- now",
-        "             access rate: 0 never to 9 always (200 Hz or more), ? not observable",
+        "          access rate: 0 never (cold) to 9 always, ? not observable, u no sample",
         "      *hot  work.set     size   rate    Hz        age  mapping",
         "1   16 MiB    16 MiB   64 MiB   0.33    67        3 s  anonymous 0x7f0000000000",
         "2        0     4 MiB    4 MiB   0.25    50        3 s  [heap]",
         "3        0     1 MiB    1 MiB   0.05    10        3 s  [stack]",
     ];
     assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+}
+
+#[test]
+fn memory_without_a_sample_is_told_from_cold_memory() {
+    let mut app = app((120, 24), Colour::None, 60, &[7]);
+    for nth in 61..=120 {
+        let mut unsampled = record(nth, &[7]);
+        for region in &mut unsampled.snapshot.targets[0].regions {
+            (region.nr_samples, region.nr_accesses, region.nr_unobservable) = (0, 0, 0);
+        }
+        app.event(Event::Snapshot(Arc::new(unsampled)));
+    }
+    let shown = lines(&drawn(&app));
+    let cold_then_unknown = shown.iter().any(|line| line.contains("000u"));
+    assert!(cold_then_unknown, "{shown:#?}");
+    let legend =
+        "access rate: 0 never (cold) to 9 always (200 Hz or more), ? not observable, u no sample, blank: absent";
+    assert!(shown.iter().any(|line| line.trim_start() == legend), "{shown:#?}");
 }
 
 #[test]

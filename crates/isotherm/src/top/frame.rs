@@ -13,9 +13,11 @@ use super::shares::Shares;
 pub struct Strip {
     pub start: u64,
     pub end: u64,
-    /// The share of its samples that could be observed, and the share that found it accessed, as in [`Share`].
+    /// The share of its samples that could be observed, the share that found it accessed, and the share of its memory
+    /// of which nothing is known, as in [`Share`].
     pub observed: f32,
     pub accessed: f32,
+    pub unknown: f32,
 }
 
 impl Strip {
@@ -51,9 +53,10 @@ impl Frame {
         let mut strips = vec![];
         let shares = Shares::new(row);
         for piece in pieces(row, None) {
-            let Share { observed, accessed, .. } = shares.of(piece.region);
+            let Share { observed, accessed, unknown } = shares.of(piece.region);
             let (start, end) = (piece.range.start(), piece.range.end());
-            push(&mut strips, Strip { start, end, observed: observed as f32, accessed: accessed as f32 });
+            let [observed, accessed, unknown] = [observed, accessed, unknown].map(|share| share as f32);
+            push(&mut strips, Strip { start, end, observed, accessed, unknown });
         }
         let strips = coarsened(strips, most);
         Self { since, time: row.time, sampling: shares.sampling(), strips, working_set: row.target.working_set() }
@@ -80,16 +83,16 @@ impl Frame {
             let Some(start) = next.iter().flatten().map(|strip| strip.start.max(at)).min() else { break };
             let border = |strip: &Strip| if strip.start <= start { strip.end } else { strip.start };
             at = next.iter().copied().flatten().map(border).min().unwrap_or(start + 1);
-            let (observed, accessed) = match next.map(|strip| strip.filter(|strip| strip.start <= start)) {
+            let (observed, accessed, unknown) = match next.map(|strip| strip.filter(|strip| strip.start <= start)) {
                 [Some(x), Some(y)] => {
                     let mean = |x: f32, y: f32| mean(x.into(), y.into()) as f32;
-                    (mean(x.observed, y.observed), mean(over_a(x), over_b(y)))
+                    (mean(x.observed, y.observed), mean(over_a(x), over_b(y)), mean(x.unknown, y.unknown))
                 }
-                [Some(x), None] => (x.observed, over_a(x)),
-                [None, Some(y)] => (y.observed, over_b(y)),
+                [Some(x), None] => (x.observed, over_a(x), x.unknown),
+                [None, Some(y)] => (y.observed, over_b(y), y.unknown),
                 [None, None] => continue,
             };
-            push(&mut strips, Strip { start, end: at, observed, accessed });
+            push(&mut strips, Strip { start, end: at, observed, accessed, unknown });
         }
         let working_set = mean(a.working_set as f64, b.working_set as f64) as u64;
         Self { since: a.since, time: b.time, sampling, strips: coarsened(strips, most), working_set }
@@ -99,7 +102,7 @@ impl Frame {
 /// Adds a strip, or extends the last one if it continues with the same shares.
 fn push(strips: &mut Vec<Strip>, new: Strip) {
     match strips.last_mut() {
-        Some(last) if last.end == new.start && last.observed == new.observed && last.accessed == new.accessed => {
+        Some(last) if last.end == new.start && *last == (Strip { start: last.start, end: last.end, ..new }) => {
             last.end = new.end;
         }
         _ => strips.push(new),
@@ -118,6 +121,7 @@ fn coarsened(mut strips: Vec<Strip>, most: usize) -> Box<[Strip]> {
                     let share = size(&strip) / (size(&strip) + size(last));
                     last.observed += (strip.observed - last.observed) * share;
                     last.accessed += (strip.accessed - last.accessed) * share;
+                    last.unknown += (strip.unknown - last.unknown) * share;
                     last.end = strip.end;
                 }
                 _ => kept.push(strip),
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     fn frame(seconds: (u64, u64), strips: &[(u64, u64, f32)]) -> Frame {
-        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed };
+        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed, unknown: 0.0 };
         let [since, time] = [seconds.0, seconds.1].map(Duration::from_secs);
         let sampling = Duration::from_millis(5);
         Frame { since, time, sampling, strips: strips.iter().map(strip).collect(), working_set: 100 * seconds.1 }

@@ -63,6 +63,7 @@ struct Sums {
     weight: f64,
     observed: f64,
     accessed: f64,
+    unknown: f64,
     /// Accesses found in a second.
     found: f64,
 }
@@ -103,7 +104,7 @@ impl Grid {
             let first = frame.strips.partition_point(|strip| strip.end <= area.start());
             let inside = frame.strips[first..].iter().take_while(|strip| strip.start < area.end());
             for strip in inside {
-                let &Strip { start, end, observed, accessed } = strip;
+                let &Strip { start, end, observed, accessed, unknown } = strip;
                 let found = f64::from(accessed) / frame.sampling.as_secs_f64().max(1e-9);
                 let accessed = strip.accessed_over(frame.sampling, self.sampling);
                 let Some(range) = AddrRange::new(start.max(area.start()), end.min(area.end())) else { continue };
@@ -114,6 +115,7 @@ impl Grid {
                         cell.weight += weight;
                         cell.observed += weight * f64::from(observed);
                         cell.accessed += weight * f64::from(accessed);
+                        cell.unknown += weight * f64::from(unknown);
                         cell.found += weight * found;
                     }
                 }
@@ -121,14 +123,14 @@ impl Grid {
         }
     }
 
-    /// The cell of a row (0 has the lowest addresses) and a column; `None` if nothing was mapped or recorded.
+    /// The cell of a row (0 has the lowest addresses) and a column; `None` if nothing was in memory or recorded.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
-        let &Sums { weight, observed, accessed, found } = self.cells.get(row * self.columns + column)?;
+        let &Sums { weight, observed, accessed, unknown, found } = self.cells.get(row * self.columns + column)?;
         (weight > 0.0).then(|| Cell {
             rate: if observed > 0.0 { (accessed / observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
-            unobservable: (1.0 - observed / weight).clamp(0.0, 1.0) as f32,
+            unobservable: (1.0 - (observed + unknown) / weight).clamp(0.0, 1.0) as f32,
             hz: if observed > 0.0 { (found / observed) as f32 } else { 0.0 },
-            unknown: 0.0,
+            unknown: (unknown / weight).clamp(0.0, 1.0) as f32,
             age: Duration::ZERO,
         })
     }
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     fn frame(since: u64, time: u64, strips: &[(u64, u64, f32)]) -> Frame {
-        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed };
+        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed, unknown: 0.0 };
         let [since, time] = [since, time].map(Duration::from_millis);
         let (sampling, working_set) = (Duration::from_millis(5), time.as_millis() as u64);
         Frame { since, time, sampling, strips: strips.iter().map(strip).collect(), working_set }
@@ -199,6 +201,21 @@ mod tests {
         let [before, after] = [0, 1].map(|column| grid.cell(0, column).unwrap());
         assert!((before.rate - longer).abs() < 1e-5 && (after.rate - longer).abs() < 1e-5, "{before:?} {after:?}");
         assert!((before.hz - 20.0).abs() < 1e-3 && (after.hz - longer * 20.0).abs() < 1e-3, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn memory_without_a_sample_is_neither_unobservable_nor_cold() {
+        let mapped = [Named { range: AddrRange::new(0, 3 * 4096).unwrap(), name: "".into() }];
+        let axis = Axis::new(&mapped, AxisResolution { rows: 3, rows_of_area: 1, areas: 1, group: 1 });
+        let window = TimeWindow::new(Duration::from_secs(1), Duration::from_secs(1), 1);
+        let mut cold = frame(0, 1000, &[(0, 4096, 0.0), (4096, 8192, 0.0), (8192, 12288, 0.0)]);
+        for (strip, unknown) in cold.strips[1..].iter_mut().zip([1.0, 0.0]) {
+            (strip.observed, strip.unknown) = (0.0, unknown);
+        }
+        let grid = Grid::new(&axis, &window, [cold].iter());
+        let found = [0, 1, 2].map(|row| grid.cell(row, 0).unwrap());
+        assert_eq!(found.map(|cell| cell.is_unknown()), [false, true, false]);
+        assert_eq!(found.map(|cell| cell.is_unobservable()), [false, false, true]);
     }
 
     #[test]

@@ -25,13 +25,14 @@ impl<'a> Shares<'a> {
         if self.sampled { sampling_interval(self.row.aggregation, self.row.samples) } else { Duration::ZERO }
     }
 
-    /// The shares of a region that could be observed, and that were accessed. Without samples, the accessed share is
-    /// what the last survey found touched; what it does not know is not observed.
+    /// The shares of a region that could be observed, that were accessed, and that nothing is known of. Without samples,
+    /// the accessed share is what the last survey found touched.
     pub fn of(&self, region: &RegionSnapshot) -> Share {
         let Some(pages) = region.pages.filter(|_| !self.sampled) else { return Share::of(region, self.row.samples) };
         let share = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
         let observed = (1.0 - share(pages.unobservable + pages.unknown)).clamp(0.0, 1.0);
-        Share { observed, accessed: share(pages.touched).min(observed), unknown: 0.0 }
+        let unknown = share(pages.unknown).min(1.0 - observed);
+        Share { observed, accessed: share(pages.touched).min(observed), unknown }
     }
 
     /// The parts of a region by temperature. Without samples, what is touched is warm.
@@ -39,10 +40,8 @@ impl<'a> Shares<'a> {
         if self.sampled {
             return Parts::of(region, self.row.samples);
         }
-        let Share { observed, accessed, .. } = self.of(region);
-        let unobservable = region.pages.map_or(0.0, |pages| pages.unobservable as f64 / pages.present.max(1) as f64);
-        let unobservable = unobservable.min(1.0 - observed);
-        let unknown = 1.0 - observed - unobservable;
+        let Share { observed, accessed, unknown } = self.of(region);
+        let unobservable = 1.0 - observed - unknown;
         Parts { hot: 0.0, warm: accessed, cold: observed - accessed, unobservable, unknown }
     }
 
@@ -74,8 +73,9 @@ mod tests {
         assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples));
         row.target.regions[0].nr_samples = 0;
         let (shares, region) = (Shares::new(&row), &row.target.regions[0]);
-        let Share { observed, accessed, .. } = shares.of(region);
-        assert!((observed - 0.5).abs() < 1e-6 && (accessed - 0.2).abs() < 1e-6, "{observed} {accessed}");
+        let Share { observed, accessed, unknown } = shares.of(region);
+        let found = [observed, accessed, unknown];
+        assert!(found.iter().zip([0.5, 0.2, 0.4]).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
         assert_eq!(shares.weight(region), 0.5);
         let Parts { unobservable, unknown, .. } = shares.parts(region);
         assert!((unobservable - 0.1).abs() < 1e-6 && (unknown - 0.4).abs() < 1e-6, "{unobservable} {unknown}");

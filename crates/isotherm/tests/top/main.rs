@@ -278,7 +278,7 @@ fn without_colours_rates_are_digits() {
     let command = ["--", ISOTHERM, "workload", "hot.toml"];
     let environment = [("NO_COLOR", "1"), ("COLORTERM", "truecolor")];
     let mut user = User::with(&place, &[&FAST[..], &command].concat(), &environment);
-    user.reads("access rate: 0 never to 9 always");
+    user.reads("access rate: 0 never (cold) to 9 always");
     user.sees("digits", |screen| screen.lines().iter().any(|line| line.contains("0000")));
     user.types("q");
     user.wait_for_end();

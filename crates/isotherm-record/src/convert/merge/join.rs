@@ -50,32 +50,32 @@ pub(super) struct Share<T> {
 
 /// The moments of several recordings, in the order of time.
 ///
-/// Each item of each recording is in a moment of the time for which it holds, with few moments: a moment is where the
-/// first item ends that is not told yet. An item is told when a moment has it that is before its end by less than the
-/// shortest item of the moment is long. So an item that holds for long is in several moments, the last of them near its
-/// end. Where a recording ends during an item of another one that is not told, there is a moment too: so recordings
-/// that end at about the same time are all in the last moment. A recording is opened when the time of the moments
+/// Each item of each recording is in a moment of the time for which it holds. There are few moments: the next one is at
+/// the end of the first item that is not done yet. An item is done when a moment has it that is before its end by less
+/// than the length of the shortest item of the moment. So an item that holds for long is in several moments, the last of
+/// them near its end. If a recording ends during an item of another one that is not done, there is a moment too: so
+/// recordings that end at about the same time are all in the last moment. A recording is opened when the time of the moments
 /// reaches its start, and is closed after its last item.
 pub(super) struct Join<'a, T> {
-    lanes: Vec<Lane<'a, T>>,
+    inputs: Vec<Input<'a, T>>,
     /// The time of the last moment.
     last: Duration,
 }
 
 /// The items of one recording that are not in the past.
-struct Lane<'a, T> {
+struct Input<'a, T> {
     /// Opens the recording. No item holds before `start`.
     open: Option<Box<dyn FnOnce() -> Pieces<'a, T> + 'a>>,
     start: Duration,
     rest: Option<Pieces<'a, T>>,
     current: Option<Piece<T>>,
-    /// Whether a moment has the current item, and whether that tells it.
+    /// Whether a moment has the current item, and whether it needs no further moment.
     is_shown: bool,
-    is_told: bool,
+    is_done: bool,
     next: Option<Piece<T>>,
 }
 
-impl<'a, T> Lane<'a, T> {
+impl<'a, T> Input<'a, T> {
     fn read(&mut self) -> Option<Piece<T>> {
         let piece = self.rest.as_mut()?.next();
         if piece.is_none() {
@@ -91,49 +91,49 @@ impl<'a, T> Lane<'a, T> {
         }
     }
 
-    /// The first item that is not told.
+    /// The first item that is not done.
     fn pending(&mut self) -> Option<&Piece<T>> {
-        if self.is_told && self.next.is_none() {
+        if self.is_done && self.next.is_none() {
             self.next = self.read();
         }
-        if self.is_told { self.next.as_ref() } else { self.current.as_ref() }
+        if self.is_done { self.next.as_ref() } else { self.current.as_ref() }
     }
 
-    /// Until when the last item holds, if it is told.
+    /// Until when the last item holds, if it is done.
     fn end(&self) -> Option<Duration> {
-        let is_last = self.is_told && self.next.is_none();
+        let is_last = self.is_done && self.next.is_none();
         self.current.as_ref().filter(|_| is_last).map(|piece| piece.until)
     }
 
-    /// Leaves behind what does not reach `time`, and what is told if the next item ends at `time` as well.
+    /// Leaves behind what does not reach `time`, and what is done if the next item ends at `time` as well.
     fn advance(&mut self, time: Duration) {
         while self.current.as_ref().is_some_and(|piece| piece.until < time)
-            || (self.is_told && self.next.as_ref().is_some_and(|next| next.end <= time))
+            || (self.is_done && self.next.as_ref().is_some_and(|next| next.end <= time))
         {
             self.current = self.next.take().or_else(|| self.read());
-            (self.is_shown, self.is_told) = (false, false);
+            (self.is_shown, self.is_done) = (false, false);
         }
     }
 }
 
 impl<'a, T> Join<'a, T> {
     pub(super) fn new() -> Self {
-        Self { lanes: Vec::new(), last: Duration::ZERO }
+        Self { inputs: Vec::new(), last: Duration::ZERO }
     }
 
     /// Adds a recording whose items all hold after `start`, or at it.
     pub(super) fn add(&mut self, start: Duration, open: impl FnOnce() -> Pieces<'a, T> + 'a) {
         let open: Option<Box<dyn FnOnce() -> Pieces<'a, T> + 'a>> = Some(Box::new(open));
-        self.lanes.push(Lane { open, start, rest: None, current: None, is_shown: false, is_told: false, next: None });
+        self.inputs.push(Input { open, start, rest: None, current: None, is_shown: false, is_done: false, next: None });
     }
 
     /// The time of the next moment.
     fn time(&mut self) -> Option<Duration> {
         loop {
-            let time = self.lanes.iter_mut().filter_map(|lane| lane.pending().map(|piece| piece.end)).min();
-            let closed = self.lanes.iter_mut().filter(|lane| lane.open.is_some());
-            match closed.min_by_key(|lane| lane.start) {
-                Some(lane) if time.is_none_or(|time| lane.start <= time) => lane.begin(),
+            let time = self.inputs.iter_mut().filter_map(|input| input.pending().map(|piece| piece.end)).min();
+            let closed = self.inputs.iter_mut().filter(|input| input.open.is_some());
+            match closed.min_by_key(|input| input.start) {
+                Some(input) if time.is_none_or(|time| input.start <= time) => input.begin(),
                 _ => return time.map(|time| self.first_end(time).unwrap_or(time)),
             }
         }
@@ -144,9 +144,9 @@ impl<T> Join<'_, T> {
     /// The first end of a recording before `time` that lies in an item which no moment has.
     fn first_end(&mut self, time: Duration) -> Option<Duration> {
         let last = self.last;
-        let ends = self.lanes.iter().filter_map(Lane::end).filter(|&end| last < end && end < time);
+        let ends = self.inputs.iter().filter_map(Input::end).filter(|&end| last < end && end < time);
         let end = ends.min()?;
-        let mut pending = self.lanes.iter_mut().filter_map(Lane::pending);
+        let mut pending = self.inputs.iter_mut().filter_map(Input::pending);
         pending.any(|piece| piece.covers(end)).then_some(end)
     }
 }
@@ -157,18 +157,18 @@ impl<T: Clone> Iterator for Join<'_, T> {
     fn next(&mut self) -> Option<Moment<T>> {
         let time = self.time()?;
         let mut shares = Vec::new();
-        for (of, lane) in self.lanes.iter_mut().enumerate() {
-            lane.advance(time);
-            if let Some(piece) = lane.current.as_ref().filter(|piece| piece.covers(time)) {
+        for (of, input) in self.inputs.iter_mut().enumerate() {
+            input.advance(time);
+            if let Some(piece) = input.current.as_ref().filter(|piece| piece.covers(time)) {
                 let Piece { since, end, ref item, .. } = *piece;
-                shares.push(Share { of, since, end, item: item.clone(), is_new: !lane.is_shown });
-                lane.is_shown = true;
+                shares.push(Share { of, since, end, item: item.clone(), is_new: !input.is_shown });
+                input.is_shown = true;
             }
         }
         let shortest = shares.iter().map(|share| share.end.saturating_sub(share.since)).min().unwrap_or_default();
         for share in &shares {
-            if let Some(lane) = self.lanes.get_mut(share.of) {
-                lane.is_told |= share.end <= time || share.end - time < shortest;
+            if let Some(input) = self.inputs.get_mut(share.of) {
+                input.is_done |= share.end <= time || share.end - time < shortest;
             }
         }
         self.last = time;

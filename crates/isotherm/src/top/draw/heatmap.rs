@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, units};
 use isotherm_report::extent::shown_name;
 use isotherm_report::heatmap::Cell;
-use isotherm_report::{colour, ticks};
+use isotherm_report::ticks;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -15,6 +15,7 @@ use super::super::app::App;
 use super::super::grid::{Grid, TimeWindow};
 use super::super::layout::ScreenLayout;
 use super::super::model::Track;
+use super::legend::{legend, unknown};
 use super::painter::Painter;
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -28,7 +29,7 @@ pub fn pictures(app: &App, track: &Track, painter: &Painter, layout: &ScreenLayo
     working_set(&grid, painter, layout, buffer);
     heatmap(app, &address_lines, &grid, painter, layout, buffer);
     time_axis(app, &window, painter, layout, buffer);
-    legend(app, &address_lines, &grid, painter, layout.legend, buffer);
+    below_the_axis(app, &address_lines, &grid, painter, layout.legend, buffer);
 }
 
 /// Draws the working set over time as a bar chart.
@@ -136,12 +137,13 @@ fn cell_line(cells: &CellLine, grid: &Grid, painter: &Painter, row: Rect, layout
     }
 }
 
-/// The digit of an access rate: 0 for never accessed, 1 to 9 for increasing rates.
+/// The digit of an access rate: 0 for never accessed, 1 to 9 for increasing rates. A letter where there is no rate.
 fn digit(cell: Option<Cell>) -> &'static str {
     const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
     match cell {
         None => " ",
         Some(cell) if cell.is_unobservable() => "?",
+        Some(cell) if cell.is_unknown() => "u",
         Some(cell) => DIGITS[(f64::from(cell.rate) * 9.0).ceil().clamp(0.0, 9.0) as usize],
     }
 }
@@ -225,58 +227,21 @@ fn time_axis(app: &App, window: &TimeWindow, painter: &Painter, layout: &ScreenL
     }
 }
 
-/// Draws the meaning of the colours, or the memory under the cursor.
-fn legend(app: &App, address_lines: &AddressLines, grid: &Grid, painter: &Painter, place: Rect, buffer: &mut Buffer) {
-    if place.is_empty() {
-        return;
-    }
+/// Draws the memory under the cursor, or the legend.
+fn below_the_axis(
+    app: &App,
+    address_lines: &AddressLines,
+    grid: &Grid,
+    painter: &Painter,
+    place: Rect,
+    buffer: &mut Buffer,
+) {
     let cursor = app.view.cursor.and_then(|addr| address_lines.cells().nth(address_lines.line_of(addr)?));
-    if let Some(cells) = cursor {
-        return under_cursor(app, cells, address_lines, grid, painter, place, buffer);
+    match cursor {
+        _ if place.is_empty() => {}
+        Some(cells) => under_cursor(app, cells, address_lines, grid, painter, place, buffer),
+        None => legend(app, grid.sampling, painter, place, buffer),
     }
-    // More accesses than one in a sample are not seen.
-    let most = (!grid.sampling.is_zero()).then(|| units::hertz(1.0 / grid.sampling.as_secs_f64()));
-    if !painter.coloured() {
-        let most = most.map_or_else(String::new, |hz| format!(" ({hz} or more)"));
-        let texts = match app.run.sampled {
-            true => [
-                format!("access rate: 0 never to 9 always{most}, ? not observable, blank: not mapped"),
-                format!("access rate: 0 never to 9 always{most}, ? not observable"),
-                "0 never to 9 always".into(),
-            ],
-            false => [
-                "touched: 0 nothing to 9 all, ? not known, blank: not mapped".into(),
-                "touched: 0 nothing to 9 all".into(),
-                "0 nothing to 9 all".into(),
-            ],
-        };
-        let text = texts.into_iter().find(|text| painter.width(text) <= place.width.into()).unwrap_or_default();
-        painter.right(buffer, place, place.width, &text, DIM);
-        return;
-    }
-    let (before, dark) = match app.run.sampled {
-        true => ("access rate 0 ", " unobservable"),
-        false => ("touched 0 ", " not known"),
-    };
-    let after = most.map_or_else(|| " 1  ".into(), |hz| format!(" 1 ({} {hz})  ", painter.pick("≥", ">=")));
-    let before = match grid.sampling.is_zero() {
-        false if place.width >= 90 => format!("sampling {}, {before}", units::duration(grid.sampling)),
-        _ => before.to_owned(),
-    };
-    let steps: u16 = if place.width >= 72 { 20 } else { 6 };
-    let width = before.len() + usize::from(steps) + painter.width(&after) + 2 + dark.len() + 1;
-    if width > usize::from(place.width) {
-        return;
-    }
-    let mut x = place.width - width as u16;
-    x = painter.text(buffer, place, x, &before, DIM);
-    for i in 0..steps {
-        let rate = f64::from(i) / f64::from(steps - 1);
-        x = painter.text(buffer, place, x, " ", Style::new().bg(painter.rgb(colour::of_rate(rate))));
-    }
-    x = painter.text(buffer, place, x, &after, DIM);
-    x = painter.text(buffer, place, x, "  ", Style::new().bg(painter.rgb(colour::UNOBSERVABLE)));
-    painter.text(buffer, place, x, dark, DIM);
 }
 
 fn under_cursor(
@@ -298,8 +263,10 @@ fn under_cursor(
     let newest = [Some(cells.low), cells.high].map(|row| row.and_then(|row| grid.newest(row)));
     let seen: Vec<Cell> = newest.into_iter().flatten().collect();
     let rate = seen.iter().map(|cell| cell.rate).fold(f32::NAN, f32::max);
-    let rate = match seen.iter().all(|cell| cell.is_unobservable()) {
-        true if seen.is_empty() => "not mapped now".into(),
+    let is_dark = |cell: &Cell| cell.is_unobservable() || cell.is_unknown();
+    let rate = match seen.iter().all(is_dark) {
+        true if seen.is_empty() => "nothing in memory".into(),
+        true if seen.iter().any(Cell::is_unknown) => unknown(app.run.sampled).into(),
         true => "not observable".into(),
         false if !app.run.sampled => format!("touched share {rate:.2}"),
         false => {

@@ -3,6 +3,7 @@
 mod header;
 mod heatmap;
 mod help;
+mod legend;
 mod notice;
 mod painter;
 mod processes;

@@ -49,8 +49,11 @@ impl Painter {
 
     /// The colour of a cell.
     pub fn cell(&self, cell: Cell) -> Color {
-        let dark = cell.is_unobservable();
-        self.rgb(if dark { colour::UNOBSERVABLE } else { colour::of_rate(cell.rate.into()) })
+        self.rgb(match cell {
+            _ if cell.is_unobservable() => colour::UNOBSERVABLE,
+            _ if cell.is_unknown() => colour::UNKNOWN,
+            _ => colour::of_rate(cell.rate.into()),
+        })
     }
 
     /// The style of text in the colour of an access rate.

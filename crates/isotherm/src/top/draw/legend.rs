@@ -1,0 +1,122 @@
+//! The legend of the heatmap: what its colours, digits and letters mean.
+
+use std::time::Duration;
+
+use isotherm_core::units;
+use isotherm_report::colour::{self, Rgb};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::super::app::App;
+use super::painter::Painter;
+
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+
+/// A part of the legend.
+enum Part {
+    Text(String),
+    /// The scale of colours, in so many columns.
+    Scale(u16),
+    /// A colour that the scale does not have.
+    Mark(Rgb),
+}
+
+impl Part {
+    fn text(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+
+    fn width(&self, painter: &Painter) -> usize {
+        match self {
+            Self::Text(text) => painter.width(text),
+            Self::Scale(columns) => (*columns).into(),
+            Self::Mark(_) => 2,
+        }
+    }
+
+    /// Draws it at `x`. Returns where the next part begins.
+    fn draw(&self, painter: &Painter, buffer: &mut Buffer, place: Rect, x: u16) -> u16 {
+        let mut cell = |x, rgb, text| painter.text(buffer, place, x, text, Style::new().bg(painter.rgb(rgb)));
+        match self {
+            Self::Text(text) => painter.text(buffer, place, x, text, DIM),
+            Self::Scale(columns) => {
+                let rate = |nth: u16| f64::from(nth) / f64::from(columns.saturating_sub(1).max(1));
+                (0..*columns).fold(x, |x, nth| cell(x, colour::of_rate(rate(nth)), " "))
+            }
+            Self::Mark(rgb) => cell(x, *rgb, "  "),
+        }
+    }
+}
+
+/// What memory is called of which nothing is known: in a run with samples, none was taken of it.
+pub fn unknown(sampled: bool) -> &'static str {
+    if sampled { "no sample" } else { "not known" }
+}
+
+/// Draws the longest legend that fits, at the right end of `place`. Access rates are over `sampling`, which is zero
+/// without samples.
+pub fn legend(app: &App, sampling: Duration, painter: &Painter, place: Rect, buffer: &mut Buffer) {
+    let sampled = app.run.sampled;
+    // More accesses than one in a sample are not seen.
+    let most = (!sampling.is_zero()).then(|| units::hertz(1.0 / sampling.as_secs_f64()));
+    let legends = if painter.coloured() {
+        colours(sampled, sampling, most.as_deref(), painter)
+    } else {
+        letters(sampled, most.as_deref())
+    };
+    let width = |parts: &[Part]| parts.iter().map(|part| part.width(painter)).sum::<usize>();
+    let Some(parts) = legends.iter().find(|parts| width(parts) <= place.width.into()) else { return };
+    let mut x = place.width - width(parts) as u16;
+    for part in parts {
+        x = part.draw(painter, buffer, place, x);
+    }
+}
+
+/// What the colours mean, the longest legend first.
+fn colours(sampled: bool, sampling: Duration, most: Option<&str>, painter: &Painter) -> Vec<Vec<Part>> {
+    let title = if sampled { "access rate" } else { "touched" };
+    let interval = match sampling.is_zero() {
+        true => String::new(),
+        false => format!("sampling {}, ", units::duration(sampling)),
+    };
+    let end = most.map_or_else(|| " 1".into(), |hz| format!(" 1 ({} {hz})", painter.pick("≥", ">=")));
+    let of = |interval: &str, cold: &str, columns, end: &str, blank: &str| {
+        vec![
+            Part::Text(format!("{interval}{title} 0 {cold}")),
+            Part::Scale(columns),
+            Part::Text(format!("{end}  ")),
+            Part::Mark(colour::UNOBSERVABLE),
+            Part::text(" unobservable  "),
+            Part::Mark(colour::UNKNOWN),
+            Part::Text(format!(" {}{blank}", unknown(sampled))),
+        ]
+    };
+    let blank = "  blank: absent";
+    vec![
+        of(&interval, "(cold) ", 20, &end, blank),
+        of("", "(cold) ", 20, &end, blank),
+        of("", "(cold) ", 20, &end, ""),
+        of("", "(cold) ", 6, &end, ""),
+        of("", "", 6, " 1", ""),
+    ]
+}
+
+/// What the digits and letters mean, the longest legend first.
+fn letters(sampled: bool, most: Option<&str>) -> Vec<Vec<Part>> {
+    let (scale, short) = match sampled {
+        true => ("access rate: 0 never (cold) to 9 always", "0 never to 9 always"),
+        false => ("touched: 0 nothing (cold) to 9 all", "0 nothing to 9 all"),
+    };
+    let most = most.map_or_else(String::new, |hz| format!(" ({hz} or more)"));
+    let others = format!(", ? not observable, u {}", unknown(sampled));
+    [
+        format!("{scale}{most}{others}, blank: absent"),
+        format!("{scale}{most}{others}"),
+        format!("{scale}{others}"),
+        format!("{short}{others}"),
+        short.into(),
+    ]
+    .map(|text| vec![Part::Text(text)])
+    .into()
+}
