@@ -1,8 +1,10 @@
 // Streams through 3 GiB of doubles as a six-step FFT does: fills a matrix, then transposes it by blocks and makes a
-// pass over its rows, in turn. Arguments: MiB in all, rounds. Prints its run time in seconds.
+// pass over its rows, in turn. Arguments: MiB in all, rounds. Prints its run time and its CPU time in user mode, in
+// seconds.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { BLOCK = 16 };
@@ -45,6 +47,8 @@ int main(int count, char **words) {
   }
   double sum = 0;
   for (size_t i = 0; i < side; i++) sum += one[i * side + i];
-  printf("%.4f %g\n", now() - began, sum);
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  printf("%.4f %.4f %g\n", now() - began, usage.ru_utime.tv_sec + usage.ru_utime.tv_usec / 1e6, sum);
   return 0;
 }

@@ -113,7 +113,7 @@ fn physical_memory_by_page_tables_with_options_that_contradict_it() {
     let call = ["record", "--physical", "--probe", "bpf"];
     let refuses = |more: &[&str], words: &[&str]| refused(&place.run(&[&call[..], more].concat()), 2, words);
     refuses(&["--sample", "5ms"], &["cannot sample physical memory", "--sample off"]);
-    refuses(&["--survey", "off"], &["surveys alone", "leave out --survey off"]);
+    refuses(&["--survey", "off"], &["by surveys only", "leave out --survey off"]);
     refuses(&["--duration", "300ms"], &["300 ms", "1 s", "shorten --aggr"]);
 }
 

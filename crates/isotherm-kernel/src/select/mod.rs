@@ -159,8 +159,8 @@ impl Selection {
         let hierarchy = Hierarchy::find(root).ok().filter(|hierarchy| hierarchy.directory().is_none())?;
         (!named.is_empty()).then(|| {
             format!(
-                "{}: the cgroup hierarchy that accounts memory (version {}) is not mounted: /proc/self/cgroup lists it, \
-                 and /proc/self/mountinfo does not; the wait may never end (to mount it: `{}`)",
+                "{}: the cgroup hierarchy that accounts memory (version {}) is not mounted: /proc/self/cgroup lists \
+                 it, and /proc/self/mountinfo does not; the wait may never end (to mount it: `{}`)",
                 named.join(", "),
                 hierarchy.version().number(),
                 hierarchy.mount_command()

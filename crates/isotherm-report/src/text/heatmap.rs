@@ -290,11 +290,10 @@ fn colours(terminal: &Terminal, heatmap: &Heatmap) -> Vec<(usize, String)> {
     let marks = &other_marks(heatmap)[..];
     let [title, cold, hot] = heatmap.measure.scale();
     let text =
-        |title: &str, columns: usize, (marks, boxes): (&[OtherMark], usize), name: fn(&OtherMark) -> &'static str| {
+        |low: &str, columns: usize, (marks, boxes): (&[OtherMark], usize), name: fn(&OtherMark) -> &'static str| {
             let scale: String = (0..columns).map(|i| paint(of_rate(i as f64 / (columns - 1) as f64))).collect();
-            let cold = if title.is_empty() { cold.to_owned() } else { format!("{cold} (cold)") };
-            let mut text = format!("{title}{cold} {scale} {hot}");
-            let mut wide = super::width(title) + super::width(&cold) + columns + super::width(hot) + 2;
+            let mut text = format!("{low} {scale} {hot}");
+            let mut wide = super::width(low) + columns + super::width(hot) + 2;
             for mark in marks {
                 let name = name(mark);
                 text += &format!("  {} {name}", paint(mark.colour).repeat(boxes));
@@ -304,9 +303,10 @@ fn colours(terminal: &Terminal, heatmap: &Heatmap) -> Vec<(usize, String)> {
         };
     let rest = terminal.width().saturating_sub(super::width(cold) + super::width(hot) + 2).max(2);
     vec![
-        text(&format!("{title} "), 24, (marks, 2), |mark| mark.long),
-        text(&format!("{} ", heatmap.measure.title()), 12, (marks, 2), |mark| mark.short),
-        text("", 8, (marks, 1), |mark| mark.short),
-        text("", rest, (&[], 0), |mark| mark.short),
+        text(&format!("{title} {cold} (cold)"), 24, (marks, 2), |mark| mark.long),
+        text(&format!("{title} {cold}"), 24, (marks, 2), |mark| mark.long),
+        text(&format!("{} {cold}", heatmap.measure.title()), 12, (marks, 2), |mark| mark.short),
+        text(cold, 8, (marks, 1), |mark| mark.short),
+        text(cold, rest, (&[], 0), |mark| mark.short),
     ]
 }

@@ -25,8 +25,8 @@ impl<'a> Shares<'a> {
         if self.sampled { sampling_interval(self.row.aggregation, self.row.samples) } else { Duration::ZERO }
     }
 
-    /// The shares of a region that could be observed, that were accessed, and that nothing is known of. Without samples,
-    /// the accessed share is what the last survey found touched.
+    /// The shares of a region that could be observed, that were accessed, and that nothing is known of. Without
+    /// samples, the accessed share is what the last survey found touched.
     pub fn of(&self, region: &RegionSnapshot) -> Share {
         let Some(pages) = region.pages.filter(|_| !self.sampled) else { return Share::of(region, self.row.samples) };
         let share = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;

@@ -52,10 +52,10 @@ pub(super) struct Share<T> {
 ///
 /// Each item of each recording is in a moment of the time for which it holds. There are few moments: the next one is at
 /// the end of the first item that is not done yet. An item is done when a moment has it that is before its end by less
-/// than the length of the shortest item of the moment. So an item that holds for long is in several moments, the last of
-/// them near its end. If a recording ends during an item of another one that is not done, there is a moment too: so
-/// recordings that end at about the same time are all in the last moment. A recording is opened when the time of the moments
-/// reaches its start, and is closed after its last item.
+/// than the length of the shortest item of the moment. So an item that holds for long is in several moments, the last
+/// of them near its end. If a recording ends during an item of another one that is not done, there is a moment too: so
+/// recordings that end at about the same time are all in the last moment. A recording is opened when the time of the
+/// moments reaches its start, and is closed after its last item.
 pub(super) struct Join<'a, T> {
     inputs: Vec<Input<'a, T>>,
     /// The time of the last moment.
