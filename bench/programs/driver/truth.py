@@ -45,11 +45,8 @@ class Truth:
 
 
 def mappings(pid):
-    """The mappings of a process: (key that processes which share it have in common, figures by name, in bytes).
-
-    The figure `Marked` is what is shared and has a mark of the page itself.
-    """
-    found, ranges, figures = [], [], {}
+    """The mappings of a process: (key that processes sharing it have in common, range, figures by name, in bytes)."""
+    found, figures = [], {}
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as file:
         for line in file:
             first, _, rest = line.partition(" ")
@@ -62,16 +59,24 @@ def mappings(pid):
                 # What has no file is shared by fork only, and then lies at the same address.
                 key = (device, inode, offset, *path) if inode != "0" else (first.partition("-")[0],)
                 figures = dict.fromkeys(FIELDS, 0)
-                found.append((key, figures))
-                ranges.append(tuple(int(end, 16) for end in first.split("-")))
-    for (_, figures), (start, end) in zip(found, ranges):
-        shared = figures["Shared_Clean"] + figures["Shared_Dirty"]
+                start, end = (int(address, 16) for address in first.split("-"))
+                found.append((key, (start, end), figures))
+    return found
+
+
+def shared(figures):
+    """The bytes of a mapping that other processes map as well."""
+    return figures["Shared_Clean"] + figures["Shared_Dirty"]
+
+
+def add_marks(pid, parts):
+    """Adds the figure `Marked` to the mappings of a process: what is shared and has a mark of the page itself."""
+    for _, (start, end), figures in parts:
         try:
-            figures["Marked"] = marked(pid, start, end) if figures["Referenced"] and shared else 0
+            figures["Marked"] = marked(pid, start, end) if figures["Referenced"] and shared(figures) else 0
         except PermissionError:
             # Only root may read which pages are marked.
-            figures["Marked"] = shared
-    return found
+            figures["Marked"] = shared(figures)
 
 
 def marked(pid, start, end):
@@ -81,16 +86,19 @@ def marked(pid, start, end):
         pagemap.seek(start // PAGE * entries.itemsize)
         entries.frombytes(pagemap.read((end - start) // PAGE * entries.itemsize))
         is_marked = lambda frame: os.pread(kpageflags.fileno(), 8, frame * 8)[0] & REFERENCED  # noqa: E731
-        shared = (entry & FRAME for entry in entries if entry & PRESENT and not entry & EXCLUSIVE)
-        return PAGE * sum(1 for frame in shared if is_marked(frame))
+        frames = (entry & FRAME for entry in entries if entry & PRESENT and not entry & EXCLUSIVE)
+        return PAGE * sum(1 for frame in frames if is_marked(frame))
 
 
-def of_all(pids):
+def of_all(pids, with_marks=False):
     """The mappings of those of the processes that are there, by process."""
     found = {}
     for pid in pids:
         try:
-            found[pid] = mappings(pid)
+            parts = mappings(pid)
+            if with_marks:
+                add_marks(pid, parts)
+            found[pid] = parts
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
@@ -98,7 +106,7 @@ def of_all(pids):
 
 def resident(root):
     """The resident bytes of a process and its descendants."""
-    return sum(figures["Rss"] for parts in of_all(family(root)).values() for _, figures in parts)
+    return sum(figures["Rss"] for parts in of_all(family(root)).values() for *_, figures in parts)
 
 
 def measure(root, window):
@@ -117,9 +125,9 @@ def measure(root, window):
     seen = {}
     for pid, since in cleared.items():
         time.sleep(max(0.0, since + window - time.monotonic()))
-        seen.update(of_all([pid]))
+        seen.update(of_all([pid], with_marks=True))
     # What started since has accessed all that its marks say: fork and exec begin with clear ones.
-    seen.update(of_all([pid for pid in family(root) if pid not in cleared]))
+    seen.update(of_all([pid for pid in family(root) if pid not in cleared], with_marks=True))
     if not seen:
         raise Failed("the program has ended")
     return summary(seen, files_of_others(set(seen)))
@@ -142,14 +150,14 @@ def summary(seen, others):
     """The sums over processes."""
     groups = {}
     for parts in seen.values():
-        for key, figures in parts:
+        for key, _, figures in parts:
             groups.setdefault(key, []).append(figures)
     at_least = at_most = doubtful = 0
     for key, group in groups.items():
         touched = [figures["Referenced"] for figures in group]
-        shared = [figures["Shared_Clean"] + figures["Shared_Dirty"] for figures in group]
+        in_common = [shared(figures) for figures in group]
         # Pages that are not shared are different ones in each process.
-        own = sum(max(0, one - other) for one, other in zip(touched, shared))
+        own = sum(max(0, one - other) for one, other in zip(touched, in_common))
         at_least += max(max(touched), own)
         doubtful += sum(min(figures["Referenced"], figures["Marked"]) for figures in group)
         if key[:2] in others:

@@ -156,16 +156,17 @@ impl Selection {
     pub fn warning(&self, root: &Path) -> Option<String> {
         let named: Vec<String> =
             self.any.iter().filter(|selector| selector.is_by_cgroup()).map(Selector::to_string).collect();
+        if named.is_empty() {
+            return None;
+        }
         let hierarchy = Hierarchy::find(root).ok().filter(|hierarchy| hierarchy.directory().is_none())?;
-        (!named.is_empty()).then(|| {
-            format!(
-                "{}: the cgroup hierarchy that accounts memory (version {}) is not mounted: /proc/self/cgroup lists \
-                 it, and /proc/self/mountinfo does not; the wait may never end (to mount it: `{}`)",
-                named.join(", "),
-                hierarchy.version().number(),
-                hierarchy.mount_command()
-            )
-        })
+        Some(format!(
+            "{}: the cgroup hierarchy that accounts memory (version {}) is not mounted: /proc/self/cgroup lists it, \
+             and /proc/self/mountinfo does not; the wait may never end (to mount it: `{}`)",
+            named.join(", "),
+            hierarchy.version().number(),
+            hierarchy.mount_command()
+        ))
     }
 
     /// Whether a process belongs to the selection by its program, name and user alone, whose changes the kernel

@@ -161,11 +161,11 @@ impl PhysicalScan {
         };
         let readable = self.paths.read(hierarchy);
         if !readable {
-            let what = if hierarchy.version().number() == 2 { "cgroup2" } else { "cgroup -o memory" };
             let why = format!(
                 "the cgroup hierarchy that accounts memory (version {}) is not mounted, or reading it is not permitted \
-                 (`mount -t {what} none DIRECTORY` mounts it)",
-                hierarchy.version().number()
+                 (`{}` mounts it)",
+                hierarchy.version().number(),
+                hierarchy.mount_command()
             );
             if let Scope::Cgroups(_) = self.scope {
                 return Err(ScanError::NoCgroups(why));

@@ -23,10 +23,6 @@ enum Part {
 }
 
 impl Part {
-    fn text(text: &str) -> Self {
-        Self::Text(text.into())
-    }
-
     fn width(&self, painter: &Painter) -> usize {
         match self {
             Self::Text(text) => painter.width(text),
@@ -87,7 +83,7 @@ fn colours(sampled: bool, sampling: Duration, most: Option<&str>, painter: &Pain
             Part::Scale(columns),
             Part::Text(format!("{end}  ")),
             Part::Mark(colour::UNOBSERVABLE),
-            Part::text(" unobservable  "),
+            Part::Text(" unobservable  ".into()),
             Part::Mark(colour::UNKNOWN),
             Part::Text(format!(" {}{blank}", unknown(sampled))),
         ]
