@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::budget::START;
+use crate::budget::{LONGEST_WAIT, START};
 use crate::survey::SurveySettings;
 use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, StepWork};
 
@@ -201,8 +201,9 @@ impl Pacer {
             return Duration::ZERO;
         }
         let share = UPDATES + JOINS * (self.joined / self.most_join).min(1.0);
-        let earliest = self.controller.earliest(self.update, attributes.sampling());
-        self.update.div_f64(self.cpu * share).max(earliest.saturating_sub(self.updated))
+        let least = self.update.div_f64(self.cpu * share);
+        let earliest = self.controller.earliest(self.update, attributes.sampling()).saturating_sub(self.updated);
+        least.max(earliest.min(least.max(attributes.update()) + LONGEST_WAIT))
     }
 
     /// How many targets may join at a time.

@@ -112,9 +112,10 @@ impl SurveyPlan {
 
     /// When the next part of a survey is due, since the start of the run.
     pub(crate) fn due(&self) -> Duration {
-        let SurveySettings { interval, part_gap, early_gap, earliest: allowed, .. } = self.settings;
+        let SurveySettings { interval, part_gap, early_gap, .. } = self.settings;
         let Next::Survey { early, not_before } = self.next else {
-            return if self.next == Next::Start { Duration::ZERO } else { (self.last + part_gap).max(allowed) };
+            let part = self.settings.postpone(self.last + part_gap);
+            return if self.next == Next::Start { Duration::ZERO } else { part };
         };
         let began = self.began.unwrap_or(self.last);
         let mut due = began + interval;
@@ -123,13 +124,12 @@ impl SurveyPlan {
             due = due.max(self.last + part_gap);
         }
         let earliest = self.last + early_gap;
-        match early {
+        let due = match early {
             Early::No => due,
             Early::Soon => due.min(earliest.max(began + interval / SOON)),
             Early::Hurry => due.min(earliest),
-        }
-        .max(not_before)
-        .max(allowed)
+        };
+        self.settings.postpone(due.max(not_before))
     }
 
     /// Lets a survey begin at once, whatever was known.
@@ -242,6 +242,9 @@ mod tests {
         assert_eq!(plan.due(), SECOND * 5);
         plan.settings.earliest = SECOND * 7;
         assert_eq!(plan.due(), SECOND * 7);
+        // What is due does not wait for ever.
+        plan.settings.earliest = SECOND * 600;
+        assert_eq!(plan.due(), SECOND * 8);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::budget::LONGEST_WAIT;
+
 /// How often to survey, how much of a survey is done at a time, and what it may cost the targets.
 ///
 /// A survey that reads more than [`part_blocks`](Self::part_blocks) is done in parts, one after the other, so that no
@@ -21,7 +23,7 @@ pub struct SurveySettings {
     /// The least time from a survey to one that comes before its time, because a target joins or grows, or because much
     /// is unknown.
     pub early_gap: Duration,
-    /// No part begins before this time, since the start of the run.
+    /// A part that is due waits until this time, since the start of the run, but for 3 s at most.
     pub earliest: Duration,
     /// The share of one CPU, 0 to 1, that targets may lose to setting accessed bits again.
     pub target_share: f64,
@@ -63,6 +65,11 @@ impl Default for SurveySettings {
 }
 
 impl SurveySettings {
+    /// When a part begins that is due at this time.
+    pub fn postpone(&self, due: Duration) -> Duration {
+        due.max(self.earliest.min(due + LONGEST_WAIT))
+    }
+
     /// How many cleared pages the targets may access again in `time`.
     pub(crate) fn pages(&self, time: Duration) -> f64 {
         self.target_share * time.as_secs_f64() / self.set_again.as_secs_f64().max(1e-9)

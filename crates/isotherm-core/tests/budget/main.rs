@@ -207,6 +207,15 @@ fn intervals_follow_costs() {
 }
 
 #[test]
+fn surveys_come_however_much_other_work_there_is() {
+    let mut world = World::new(Costs { helpers: 0.03, ..USUAL }, 500, 0.01, 1);
+    world.run(120.0);
+    let longest = world.surveys.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    let last = world.surveys.last().copied().unwrap_or_default();
+    assert!(longest < 20.0 && last > 100.0, "up to {longest} s apart, the last one at {last} s");
+}
+
+#[test]
 fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
     let millis = Duration::from_millis;
     let interval = |mut controller: Controller| {

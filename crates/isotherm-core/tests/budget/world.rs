@@ -234,7 +234,7 @@ impl World {
             (false, true) => next.max(next_part),
             (false, false) => next,
         };
-        due.max(self.survey.earliest)
+        self.survey.postpone(due)
     }
 
     fn begin_round(&mut self) {

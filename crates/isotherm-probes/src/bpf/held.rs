@@ -55,6 +55,9 @@ impl BpfProbe {
             self.targets.push(target);
         }
         self.targets.sort_by_key(|target| target.id);
+        if let Some(pages) = &mut self.pages {
+            pages.keep(&self.targets);
+        }
         Ok(refusals)
     }
 

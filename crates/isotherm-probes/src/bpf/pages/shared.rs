@@ -104,7 +104,6 @@ impl SharedPages {
             self.hold_rate.forget();
         }
         (self.left_out, self.most_left_out) = (None, 0);
-        self.targets.retain(|id, _| targets.binary_search_by_key(id, |target| target.id).is_ok());
         if self.survey.is_multiple_of(CHECK) {
             self.targets.values_mut().for_each(|known| known.blocks.clear());
         }
@@ -113,6 +112,11 @@ impl SharedPages {
             self.targets.values_mut().for_each(Known::doubt);
             targets.iter().for_each(|target| _ = self.targets.entry(target.id).or_default());
         }
+    }
+
+    /// Forgets all targets but these, which are sorted by ID.
+    pub(super) fn keep(&mut self, targets: &[Target]) {
+        self.targets.retain(|id, _| targets.binary_search_by_key(id, |target| target.id).is_ok());
     }
 
     /// Shared memory that this survey has left out.
