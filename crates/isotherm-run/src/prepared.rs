@@ -137,12 +137,13 @@ impl Prepared {
                 // get DAMON's method.
                 let bounds_samples = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
                 let mut budget = budget.unwrap_or_default();
+                let mut limits = SharedLimits::default().with_longest_hold(shared_hold);
+                limits.time_share = budget.targets;
                 if let Some(prices) = bit_prices() {
                     (budget.set_again, budget.clear) = (prices.set_again, prices.clear);
+                    limits.set_again = prices.set_again_of_few;
                 }
-                let limits = SharedLimits::default().with_longest_hold(shared_hold);
-                let shared =
-                    (shared, SharedLimits { time_share: budget.targets, set_again: budget.set_again, ..limits });
+                let shared = (shared, limits);
                 let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
                 let how = ProbeUse { shared, by_mapping, sweeps: (survey == SurveyChoice::Off).then_some(rate) };
                 if let Targets::Processes { selection, waits: true, .. } = &targets {

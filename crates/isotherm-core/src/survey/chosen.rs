@@ -46,9 +46,9 @@ impl HistoryUpdate {
         };
         let set_again = first.iter().map(|&index| bits(index, blocks[index].1.set_again_alone())).sum();
 
-        // The share of what is cleared that is accessed again, where nothing better is known.
-        let share = self.history().unknown_share.unwrap_or(1.0);
-        let sure = |&index: &usize| (index, wanted[index].sure, blocks[index].1.share.unwrap_or(share));
+        // The share of what is cleared that is accessed again, where nothing is known of the block.
+        let (share, of_new) = (self.history().unknown_share.unwrap_or(1.0), self.before().new_share());
+        let sure = |&index: &usize| (index, wanted[index].sure, blocks[index].1.share.unwrap_or(of_new));
         let unknown = |&index: &usize| (index, wanted[index].unknown, share);
         // What the panel takes is bounded by its size. What is accessed outside of it may all be accessed again.
         let of_panel = |(index, pages, share)| (index, pages, if panel.is_all() { f64::from(share) } else { 0.0 });

@@ -122,6 +122,15 @@ impl PageHistory {
         self.unknown_share = (asked > 0).then(|| (answered / asked as f64).max(LEAST_SHARE) as f32);
     }
 
+    /// The share of new pages that is expected to be accessed within an interval: that of all known pages in the last
+    /// one. A program that fills memory may be about to use it, or not. It is more likely to do so while most of what
+    /// it has is in use.
+    pub(super) fn new_share(&self) -> f32 {
+        let Counts { present, unobservable, unknown, touched, .. } = self.all();
+        let known = present.saturating_sub(unobservable + unknown);
+        if known == 0 { 1.0 } else { (touched / known as f64).clamp(LEAST_SHARE, 1.0) as f32 }
+    }
+
     /// The sums of all blocks.
     pub(super) fn all(&self) -> Counts {
         self.below.last().copied().unwrap_or_default()

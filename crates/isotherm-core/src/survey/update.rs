@@ -117,6 +117,11 @@ impl HistoryUpdate {
         self.placed.push(pages);
     }
 
+    /// The history of the survey before.
+    pub(super) fn before(&self) -> &PageHistory {
+        &self.old
+    }
+
     /// The history, of which only the parts that have ended are known.
     pub(crate) fn history(&self) -> &PageHistory {
         &self.history

@@ -44,7 +44,9 @@ pub struct SharedLimits {
     /// The share of time, 0 to 1, that a process may lose to waiting and to setting accessed bits again. With the
     /// multi-generational LRU, this is its only limit.
     pub time_share: f64,
-    /// How long it takes a process to set an accessed bit again.
+    /// How long it takes a process to set an accessed bit again. A run takes the price of few pages: the CPU time of
+    /// PostgreSQL's requests agrees with it (`bench/programs`), and with that of many, the buffers of PostgreSQL would
+    /// be cleared less often than every 5 s.
     pub set_again: Duration,
 }
 
