@@ -24,7 +24,8 @@ pub struct Costs {
     pub fault: Duration,
     /// Memory in bytes that the pattern does not use. It is free.
     pub spare: u64,
-    /// A page is young if it was touched within this time before the inspection.
+    /// A page that no survey has cleared is young if it was touched within this time before the inspection. Any other
+    /// page is young if it was touched since a survey cleared it.
     pub young: Duration,
     /// The fast node. `None` for one that has no end.
     pub fast: Option<FastNode>,
@@ -312,19 +313,24 @@ impl PageInspector for SimActuator {
         kind: PageKind,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Refusal> {
-        let since = self.clock.now().saturating_sub(self.costs.young);
+        let recently = self.clock.now().saturating_sub(self.costs.young);
         let machine = self.machine.borrow();
+        let cleared = self.memory.cleared_pages.borrow();
         for range in ranges {
             let (area, first, end) = self.locate(*range).ok_or(RefusalReason::NotMapped)?;
             let presence = self.memory.presence().borrow();
             let pages = presence.reclaimed[area].len() as u64;
+            let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
+            let is_young = |page: usize| {
+                let since = cleared.get(&at(page)).copied().unwrap_or(recently);
+                self.memory.touches(area).any(|touch| self.memory.touched(touch, page as u64, pages, since))
+            };
             let is = |page: usize| match kind {
                 PageKind::Present => !presence.reclaimed[area][page],
-                PageKind::Young => self.memory.touches(area).any(|t| self.memory.touched(t, page as u64, pages, since)),
+                PageKind::Young => is_young(page),
                 PageKind::Huge => machine.huge[area][self.huge(area, page)],
                 PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },
             };
-            let at = |page: usize| range.start() + (page - first) as u64 * PAGE_SIZE;
             let of_kind = (first..end).filter(|&page| is(page));
             found.extend(of_kind.filter_map(|page| AddrRange::new(at(page), at(page + 1))));
         }

@@ -46,8 +46,8 @@ pub struct SimMemory {
     seed: u64,
     cleared_at: Duration,
     clears: u64,
-    /// When a survey has cleared each page, by the address of the page.
-    pub(crate) cleared_pages: HashMap<u64, Duration>,
+    /// When a survey has cleared each page, by the address of the page. Clones share it.
+    pub(crate) cleared_pages: Rc<RefCell<HashMap<u64, Duration>>>,
     presence: Rc<RefCell<Presence>>,
 }
 
@@ -63,7 +63,7 @@ impl SimMemory {
             seed,
             cleared_at: Duration::ZERO,
             clears: 0,
-            cleared_pages: HashMap::new(),
+            cleared_pages: Rc::default(),
             presence: Rc::default(),
         };
         *memory.presence.borrow_mut() = Presence::new(memory.areas(), memory.clock.now());

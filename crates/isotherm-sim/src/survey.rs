@@ -32,7 +32,7 @@ impl Survey for SimMemory {
         let mut cleared = 0;
         for block in blocks {
             for page in block.pages.iter() {
-                self.cleared_pages.insert(block.start + page as u64 * PAGE_SIZE, now);
+                self.cleared_pages.borrow_mut().insert(block.start + page as u64 * PAGE_SIZE, now);
                 cleared += 1;
             }
         }
@@ -45,7 +45,7 @@ impl SimMemory {
     fn read_areas(&self, part: SurveyPart, blocks: &mut Vec<BlockPages>, is_asked: impl Fn(AddrRange) -> bool) -> Rest {
         let first = blocks.len();
         let mut rest = Rest::default();
-        let presence = self.presence().borrow();
+        let (presence, cleared) = (self.presence().borrow(), self.cleared_pages.borrow());
         for (area, range) in self.areas().enumerate().filter(|(_, range)| is_asked(*range)) {
             for piece in range.pieces(BLOCK_SIZE) {
                 let start = piece.start() / BLOCK_SIZE * BLOCK_SIZE;
@@ -71,7 +71,7 @@ impl SimMemory {
                     }
                     block.present.insert(page);
                     // A page that was never cleared was accessed when it was made.
-                    let accessed = self.cleared_pages.get(&addr).is_none_or(|&since| {
+                    let accessed = cleared.get(&addr).is_none_or(|&since| {
                         self.touches(area).any(|touch| self.touched(touch, number, range.pages(), since))
                     });
                     if accessed {

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use isotherm_core::survey::{SurveySettings, SurveySnapshot};
+use isotherm_core::scheme::{PageInspector, PageKind};
+use isotherm_core::survey::{ClearPages, PageBits, Survey, SurveySettings, SurveySnapshot};
 use isotherm_core::{Attributes, BoxError, Monitor, Next, Sink, Snapshot};
-use isotherm_sim::{Pattern, SimClock, SimMemory};
+use isotherm_sim::{Costs, Pattern, SimActuator, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
 
 const MIB: u64 = 1 << 20;
@@ -183,4 +184,27 @@ touch = [{ area = "memory", every = "50 ms", order = { strided = 2 } }]
     }
     let total = monitor.sink().surveys.last().unwrap().targets[0].total();
     assert_eq!((total.present, total.touched), (32 * MIB, 16 * MIB));
+}
+
+#[test]
+fn a_page_that_a_survey_has_cleared_is_young_once_it_is_touched_again() {
+    let text = "about = \"a\"\narea = [{ name = \"a\", size = \"2 MiB\" }]\n\
+                [[phase]]\ntime = \"1000s\"\ntouch = [{ area = \"a\", every = \"8s\" }]\n";
+    let clock = SimClock::default();
+    let mut memory = SimMemory::new(Pattern::parse(text).unwrap(), clock.clone(), 1);
+    let costs = Costs { young: SECOND * 8, ..Costs::default() };
+    let mut machine = SimActuator::new(memory.clone(), clock.clone(), costs);
+    let all = memory.areas().next().unwrap();
+    let mut young = || {
+        let mut found = Vec::new();
+        machine.pages(SimMemory::ID, &[all], PageKind::Young, &mut found).unwrap();
+        found.len()
+    };
+    clock.pass(SECOND * 16);
+    assert_eq!(young(), 512);
+    let mut pages = vec![ClearPages { start: all.start(), pages: PageBits::ALL, ..ClearPages::default() }];
+    Survey::clear(&mut memory, SimMemory::ID, &mut pages).unwrap();
+    assert_eq!(young(), 0);
+    clock.pass(SECOND * 2);
+    assert!((127..=129).contains(&young()), "{}", young());
 }
