@@ -9,7 +9,7 @@
 //! - [`lru_gen`]: asks the multi-generational LRU to age a cgroup, which clears accessed bits
 //! - [`madvise`]: advice on the memory of another process
 //! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
-//! - [`memory_nodes`], [`nodes_with_memory`], [`memory_tiers`]: the memory nodes, and how fast they are
+//! - [`memory_nodes`], [`nodes_with_memory`], [`tiers`]: the memory nodes, and how fast they are
 //! - [`node_used_share`]: how much of a memory node is used
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
 //! - [`transparent_huge_pages`]: their setting
@@ -63,7 +63,7 @@ pub use maps::{CodeMapping, FileId, MappingNames, MappingUse, read_code_mappings
 pub use member::Member;
 pub use names::{command_line, has_arguments, memory_id, process_name, stat_field};
 pub use node_use::{NodeUseError, node_size, node_used_share};
-pub use nodes::{NodesError, memory_nodes, memory_tiers, nodes_with_memory};
+pub use nodes::{NodesError, memory_nodes, nodes_with_memory, tiers};
 pub use pages::{RamError, TableError};
 pub use part::{Part, page_ranges};
 pub use pattern::{Glob, NamePattern, PatternError};

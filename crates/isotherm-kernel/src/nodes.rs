@@ -1,11 +1,11 @@
-//! Reads the memory nodes of the machine, and the tiers that the kernel puts them into.
+//! Reads the memory nodes of the machine, and finds their tiers.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use isotherm_core::{Node, NodeId};
+use isotherm_core::{Node, NodeId, TierError, Tiers};
 use thiserror::Error;
 
 const NODES: &str = "sys/devices/system/node";
@@ -36,6 +36,22 @@ pub enum NodesError {
         /// A part of its contents.
         text: String,
     },
+    /// A description of the tiers is wrong.
+    #[error(transparent)]
+    Described(#[from] TierError),
+}
+
+/// The memory tiers of the machine: as they are `described`, such as `0,1/2`; else as the kernel has them; else, where
+/// it has none or puts all nodes into one, by processors and distances ([`Tiers::new`]). `root` stands for `/`.
+///
+/// # Errors
+/// If the nodes or the kernel's tiers cannot be read, or the description is wrong.
+pub fn tiers(root: &Path, described: Option<&str>) -> Result<Tiers, NodesError> {
+    let nodes = memory_nodes(root)?;
+    match described {
+        Some(described) => Ok(Tiers::described(nodes, described)?),
+        None => Ok(Tiers::new(nodes, &kernel_tiers(root)?)),
+    }
 }
 
 /// The online nodes that have memory, by their numbers (Linux `Documentation/ABI/stable/sysfs-devices-node`). `root`
@@ -72,7 +88,7 @@ pub fn nodes_with_memory(root: &Path) -> Result<Vec<NodeId>, NodesError> {
 ///
 /// # Errors
 /// If a file cannot be read or understood.
-pub fn memory_tiers(root: &Path) -> Result<Vec<Vec<NodeId>>, NodesError> {
+fn kernel_tiers(root: &Path) -> Result<Vec<Vec<NodeId>>, NodesError> {
     let directory = root.join(TIERS);
     let entries = match fs::read_dir(&directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -107,7 +123,7 @@ fn node(directory: &Path, id: NodeId, online: &[NodeId]) -> Result<Option<Node>,
     let read = |name: &str| {
         let path = directory.join(format!("node{id}/{name}"));
         let text = fs::read_to_string(&path).map_err(|source| NodesError::File { path: path.clone(), source })?;
-        Ok((path, text))
+        Ok::<_, NodesError>((path, text))
     };
     let (_, meminfo) = read("meminfo")?;
     let (Some(size), Some(free)) = (meminfo_bytes(&meminfo, "MemTotal:"), meminfo_bytes(&meminfo, "MemFree:")) else {
@@ -160,6 +176,8 @@ fn part(text: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
+    use isotherm_core::TierOrigin;
+
     use super::*;
 
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -219,15 +237,38 @@ mod tests {
     }
 
     #[test]
-    fn tiers_are_in_the_order_of_their_numbers() {
+    fn the_tiers_of_the_kernel_are_in_the_order_of_their_numbers() {
         let tier = |number: u32, nodes: &'static str| (format!("{TIERS}/memory_tier{number}/nodelist"), nodes);
         let files = [tier(22, "2"), tier(4, "0-1"), tier(100, "3,5"), tier(200, "")];
         let files: Vec<(&str, &str)> = files.iter().map(|(path, nodes)| (path.as_str(), *nodes)).collect();
-        let tiers = memory_tiers(machine(&files).path()).unwrap();
+        let tiers = kernel_tiers(machine(&files).path()).unwrap();
         let ids = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
         assert_eq!(tiers, [ids(&[0, 1]), ids(&[2]), ids(&[3, 5])]);
-        assert!(memory_tiers(machine(&[]).path()).unwrap().is_empty());
-        assert!(memory_tiers(machine(&[(&format!("{TIERS}/memory_tier4/nodelist"), "?")]).path()).is_err());
+        assert!(kernel_tiers(machine(&[]).path()).unwrap().is_empty());
+        assert!(kernel_tiers(machine(&[(&format!("{TIERS}/memory_tier4/nodelist"), "?")]).path()).is_err());
+    }
+
+    #[test]
+    fn tiers_are_those_of_the_user_or_of_the_kernel_or_follow_from_processors_and_distances() {
+        let root =
+            with_nodes("0-2", &[(0, 9, 9, "0-3", "10 20 30"), (1, 9, 9, "", "20 10 20"), (2, 9, 9, "", "30 20 10")]);
+        let found = |described| {
+            let tiers = tiers(root.path(), described)?;
+            Ok::<_, NodesError>((tiers.to_string(), tiers.origin()))
+        };
+        assert_eq!(found(None).unwrap(), ("0/1/2".into(), TierOrigin::Distances));
+        assert_eq!(found(Some("0,2/1")).unwrap(), ("0,2/1".into(), TierOrigin::User));
+        assert!(matches!(found(Some("0/1")), Err(NodesError::Described(TierError::Missing(NodeId(2))))));
+        let has = |number: u32, nodes: &str| {
+            let tier = root.path().join(format!("{TIERS}/memory_tier{number}"));
+            fs::create_dir_all(&tier).unwrap();
+            fs::write(tier.join("nodelist"), nodes).unwrap();
+        };
+        has(4, "0-2");
+        assert_eq!(found(None).unwrap().1, TierOrigin::Distances, "the kernel does not know how fast they are");
+        has(4, "0");
+        has(22, "1-2");
+        assert_eq!(found(None).unwrap(), ("0/1,2".into(), TierOrigin::Kernel));
     }
 
     #[test]

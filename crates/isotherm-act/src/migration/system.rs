@@ -7,7 +7,7 @@ use std::path::Path;
 
 use isotherm_core::scheme::{Action, Moves};
 use isotherm_core::{NodeId, PAGE_SIZE, Tiers};
-use isotherm_kernel::{NoScratch, NodesError, Scratch, ZoneError, memory_nodes, memory_tiers};
+use isotherm_kernel::{NoScratch, NodesError, Scratch, ZoneError, memory_nodes};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use thiserror::Error;
@@ -38,7 +38,7 @@ pub enum MigrationError {
     /// There is only one tier of memory.
     #[error(
         "all memory of this machine is of one tier: {0} (name the node to move memory to with migrate_hot and \
-         migrate_cold)"
+         migrate_cold; `isotherm tier config --tiers` writes such schemes for tiers of your own)"
     )]
     OneTier(String),
     /// There is only one node.
@@ -159,11 +159,10 @@ impl Pages {
 /// # Errors
 /// If the nodes cannot be read. A kernel without NUMA has one node.
 pub(super) fn tiers(root: &Path) -> Result<Tiers, MigrationError> {
-    let nodes = match memory_nodes(root) {
-        Err(NodesError::NoNuma(_)) => return Err(MigrationError::OneNode),
-        nodes => nodes?,
-    };
-    Ok(Tiers::new(nodes, &memory_tiers(root)?))
+    match isotherm_kernel::tiers(root, None) {
+        Err(NodesError::NoNuma(_)) => Err(MigrationError::OneNode),
+        tiers => Ok(tiers?),
+    }
 }
 
 /// Checks that there is more than one tier.

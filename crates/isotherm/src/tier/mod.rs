@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_core::{Tiers, chain};
-use isotherm_kernel::{NodesError, memory_nodes, memory_tiers};
+use isotherm_kernel::NodesError;
 
 use crate::WrongCall;
 use crate::cli::{Tier as Options, TierCommand};
@@ -29,18 +29,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// # Errors
 /// If the nodes cannot be read. A [`WrongCall`] if the description is wrong.
 fn tiers(subcommand: &'static str, described: Option<&str>) -> Result<Result<Tiers, NodesError>> {
-    let root = Path::new("/");
-    let nodes = match memory_nodes(root) {
+    match isotherm_kernel::tiers(Path::new("/"), described) {
         // It is an answer: all memory of such a machine is alike.
-        Err(error @ NodesError::NoNuma(_)) => return Ok(Err(error)),
-        nodes => nodes?,
-    };
-    Ok(Ok(match described {
-        None => Tiers::new(nodes, &memory_tiers(root)?),
-        Some(described) => {
-            Tiers::described(nodes, described).map_err(|error| WrongCall::new(subcommand, error.to_string()))?
-        }
-    }))
+        Err(error @ NodesError::NoNuma(_)) => Ok(Err(error)),
+        Err(NodesError::Described(error)) => Err(WrongCall::new(subcommand, error.to_string()).into()),
+        tiers => Ok(Ok(tiers?)),
+    }
 }
 
 /// The tiers between which `isotherm tier run` moves memory on this machine.
