@@ -9,6 +9,7 @@
 //! - [`Monitor`] samples the memory of targets. It asks an [`AddressSpace`] what is mapped and an [`AccessProbe`]
 //!   which pages were accessed, and hands a [`Snapshot`] of all regions to a [`Sink`] once an aggregation interval.
 //! - [`scheme`] holds the schemes: a sink that acts on memory by its access frequency.
+//! - [`tiering`] is the policy by which memory moves between fast and slow nodes.
 //!
 //! This crate does no I/O, reads no clock, starts no thread and knows no operating system. Time and randomness are
 //! handed in. The same seed and the same answers of the traits give the same regions and the same actions.
@@ -44,6 +45,7 @@ mod steady;
 pub mod survey;
 mod target;
 mod tier;
+pub mod tiering;
 mod unit_name;
 pub mod units;
 mod usage;

@@ -10,24 +10,11 @@ use std::time::Duration;
 
 pub use isotherm_act::MIGRATION_MARGIN;
 use isotherm_core::scheme::MOST_DESTINATIONS;
+use isotherm_core::tiering::{Fill, IDLE};
 use isotherm_core::{NodeId, Tiers};
-
-/// The share of a node that is to be free, at least: memory is demoted below it. The kernel's documentation of DAMON
-/// and the patches for two tiers use the same (`node_mem_free_bp` of 50).
-const FREE: f64 = 0.005;
-
-/// Memory is promoted while more than [`FREE`] less this share is free. In a period, no more than the overlap can go
-/// up and make way. It is at least what the rate allows to go up in a period, or else a small node would fill slowly.
-const OVERLAP: f64 = 0.002;
-
-/// The largest share of a node that is to be free, whatever its watermarks are.
-const MOST_FREE: f64 = 0.2;
 
 /// The least time of a scheme in a second. In less, nothing can be moved.
 const LEAST_TIME: Duration = Duration::from_micros(100);
-
-/// For how long memory was idle that is demoted.
-const IDLE: &str = "10s";
 
 /// The limits of the schemes.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +43,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
     text.push_str("schemes:\n");
     for (from, to) in up() {
         let goal = |&to: &NodeId| {
-            let used = 1.0 - free(tiers, room, to, rate) + overlap(tiers, room, to, rate);
-            format!("{{node_mem_used: {{node: {to}, value: {}}}}}", percent(used))
+            format!("{{node_mem_used: {{node: {to}, value: {}}}}}", percent(fill(tiers, room, to, rate).used))
         };
         let goals: Vec<String> = to.iter().map(goal).collect();
         let action = action("migrate_hot", &to, dry_run);
@@ -67,14 +53,15 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
   - name: promote-{from}
     {action}
     filters:
-      - reject: {{not: {{node: {from}}}}}
-      - reject: {{not: young}}
+      - reject: {{not: {{node: {from}}}}}{}
     quota:
       {}
       goals: [{}]
 ",
             words(&to),
             if to.len() == 1 { "that is" } else { "all are" },
+            // A scheme that only counts does not know from surveys which pages are in use.
+            if dry_run { "\n      - reject: {not: young}" } else { "" },
             each(up().count()),
             goals.join(", "),
         );
@@ -87,7 +74,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
   - name: demote-{from}
     {action}
     access_rate: 0%
-    age: {{min: {IDLE}}}
+    age: {{min: {}s}}
     filters:
       - reject: {{not: {{node: {from}}}}}
       - reject: young
@@ -96,8 +83,9 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
       goals: [{{node_mem_free: {{node: {from}, value: {}}}}}]
 ",
             words(&to),
+            IDLE.as_secs(),
             each(down().count()),
-            percent(free(tiers, room, from, rate)),
+            percent(fill(tiers, room, from, rate).free),
         );
     }
     text
@@ -132,25 +120,12 @@ fn words(to: &[NodeId]) -> String {
     nodes.join(", or ") + full
 }
 
-/// The bytes that go up in a second at most: at least what migration leaves free, so that some can go at all.
-fn in_a_second(rate: u64) -> u64 {
-    (rate / 2).max(MIGRATION_MARGIN)
-}
-
-/// The share of a node that is to be free, 0 to 1: on a small node, more than what migration leaves free, or nothing
-/// would be demoted to make room.
-fn free(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> f64 {
-    let Some(known) = tiers.node(node).filter(|node| node.size > 0) else { return FREE };
-    let watermarks = room.get(&node).map_or(0, |room| known.free.saturating_sub(*room));
-    let kept = watermarks + MIGRATION_MARGIN + in_a_second(rate);
-    (kept as f64 / known.size as f64).clamp(FREE, MOST_FREE)
-}
-
-/// By which share of a node the goals of both directions overlap. On a small node, memory is promoted until migration
-/// leaves no more free.
-fn overlap(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> f64 {
-    let size = tiers.node(node).map_or(0, |node| node.size).max(1);
-    (in_a_second(rate) as f64 / size as f64).max(OVERLAP).min(free(tiers, room, node, rate) * 0.75)
+/// How full a node is kept. At least as much as migration leaves free may be promoted in a second, or else nothing
+/// could be.
+fn fill(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, node: NodeId, rate: u64) -> Fill {
+    let (size, free) = tiers.node(node).map_or((0, 0), |node| (node.size, node.free));
+    let watermarks = room.get(&node).map_or(0, |room| free.saturating_sub(*room));
+    Fill::of(size, watermarks + MIGRATION_MARGIN, (rate / 2).max(MIGRATION_MARGIN))
 }
 
 /// A share as the language of schemes has it, in tenths of a per cent.
@@ -208,15 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn on_a_small_node_more_is_to_be_free_than_migration_keeps_free() {
+    fn on_a_small_node_there_is_room_beyond_what_migration_keeps_free() {
         let (tiers, room) = machine();
         let small = Tiers::new((0..4).map(|id| Node { size: 1 << 30, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
-        assert_eq!(free(&small, &room, NodeId(0), LIMITS.rate), MOST_FREE);
-        assert_eq!(free(&tiers, &room, NodeId(0), LIMITS.rate), FREE);
-        // What may go up in a second, 100 MB.
-        assert!((overlap(&small, &room, NodeId(0), LIMITS.rate) - 1e8 / 1_073_741_824.0).abs() < 1e-6);
-        let tiny = Tiers::new((0..4).map(|id| Node { size: 1 << 26, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
-        assert_eq!(overlap(&tiny, &room, NodeId(0), LIMITS.rate), MOST_FREE * 0.75, "less than what is to be free");
+        // What may go up in a second is 100 MB, and with the watermarks more than a fifth is to be free.
+        let (large, small) = (fill(&tiers, &room, NodeId(0), LIMITS.rate), fill(&small, &room, NodeId(0), LIMITS.rate));
+        assert!((large.free, small.free) == (0.005, 0.2), "{large:?} {small:?}");
+        let overlap = small.used - (1.0 - small.free);
+        assert!((overlap - 1e8 / f64::from(1 << 30)).abs() < 1e-6, "{overlap}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod pattern;
 mod presence;
 mod survey;
 
-pub use acting::{Costs, FastNode, SimActuator};
+pub use acting::{Costs, FAST, FastNode, SLOW, SimActuator};
 pub use memory::{SimClock, SimMemory};
 pub use pattern::{Area, Order, Pattern, PatternError, Phase, Touch};
 

@@ -9,7 +9,7 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{Attributes, Monitor, Next, PAGE_SIZE, Snapshot};
-use isotherm_sim::{Costs, Pattern, SimActuator, SimClock, SimMemory};
+use isotherm_sim::{Costs, FAST, FastNode, Pattern, SLOW, SimActuator, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
 
 const MIB: u64 = 1 << 20;
@@ -222,8 +222,8 @@ fn the_same_seed_makes_the_same_run() {
 
 impl World {
     /// The same with a survey each second that clears all pages.
-    fn surveyed(pattern: Pattern, scheme: Scheme) -> Self {
-        let mut world = Self::new(pattern, Costs::default(), vec![scheme]);
+    fn surveyed(pattern: &str, costs: Costs, schemes: Vec<Scheme>) -> Self {
+        let mut world = Self::new(Pattern::parse(pattern).unwrap(), costs, schemes);
         world.monitor.set_survey(SurveySettings { target_share: 1000.0, ..SurveySettings::default() });
         world.next = world.monitor.start().unwrap();
         world
@@ -248,8 +248,8 @@ const IN_TURNS: &str = r#"
 
 #[test]
 fn with_a_survey_what_was_reclaimed_is_not_advised_again() {
-    let mut world =
-        World::surveyed(Pattern::parse(IN_TURNS).unwrap(), Scheme { condition: idle(SECOND * 12), ..prcl() });
+    let scheme = Scheme { condition: idle(SECOND * 12), ..prcl() };
+    let mut world = World::surveyed(IN_TURNS, Costs::default(), vec![scheme]);
     world.run(SECOND * 60);
     let resident = |area| world.machine.resident(area).unwrap();
     assert_eq!((resident("hot"), resident("turns"), resident("cold")), (32 * MIB, 32 * MIB, 0));
@@ -263,7 +263,7 @@ fn with_a_survey_a_scheme_that_reclaims_memory_in_use_is_slowed() {
     // Reclaimed after 4 seconds, the memory that is touched once in 8 seconds comes back within 4 seconds.
     let run = |pattern: &str, quota: Quota| {
         let scheme = Scheme { condition: idle(SECOND * 4), quota, ..prcl() };
-        let mut world = World::surveyed(Pattern::parse(pattern).unwrap(), scheme);
+        let mut world = World::surveyed(pattern, Costs::default(), vec![scheme]);
         world.run(SECOND * 200);
         world
     };
@@ -279,4 +279,26 @@ fn with_a_survey_a_scheme_that_reclaims_memory_in_use_is_slowed() {
     );
     assert!(slowed.report().quota_share.is_some_and(|share| share < 0.5), "{:?}", slowed.report());
     assert_eq!(slowed.machine.resident("cold"), Some(0), "cold memory is reclaimed all the same");
+}
+
+#[test]
+fn with_a_survey_memory_in_use_is_promoted_and_memory_that_is_read_once_a_minute_is_not() {
+    let pattern = r#"
+        about = "cold, in use, read once a minute"
+        area = [
+            { name = "cold", size = "64 MiB" }, { name = "used", size = "16 MiB" }, { name = "read", size = "32 MiB" },
+        ]
+        [[phase]]
+        time = "1000s"
+        touch = [{ area = "used", every = "1 s" }, { area = "read", every = "60 s" }]
+    "#;
+    let costs = Costs { fast: Some(FastNode { size: 64 * MIB, kept: 0 }), ..Costs::default() };
+    let up = Scheme::new("up", Condition::ANY, Action::Promote);
+    let down = Scheme::new("down", idle(SECOND * 10), Action::Demote);
+    let mut world = World::surveyed(pattern, costs, vec![up, down]);
+    assert_eq!(world.machine.on_node("used", SLOW), Some(16 * MIB));
+    world.run(SECOND * 150);
+    assert_eq!(world.machine.on_node("used", FAST), Some(16 * MIB));
+    assert_eq!(world.machine.on_node("read", FAST), Some(0));
+    assert_eq!(world.machine.on_node("cold", SLOW), Some(64 * MIB));
 }

@@ -104,8 +104,8 @@ pub enum Order {
 pub(crate) enum Reach {
     /// Pages in memory that have been idle for the age asked for.
     IdlePages,
-    /// Pages in memory that the last survey has not found idle.
-    TouchedPages,
+    /// Pages in memory that surveys have found in use.
+    PagesInUse,
     /// Pages in memory.
     PresentPages,
     /// Parts of 2 MiB that have a page in memory.
@@ -267,7 +267,7 @@ impl ActionKind {
     pub(crate) const fn reach(self) -> Reach {
         match self {
             Self::Cold | Self::PageOut | Self::Demote | Self::MigrateCold => Reach::IdlePages,
-            Self::Promote | Self::MigrateHot => Reach::TouchedPages,
+            Self::Promote | Self::MigrateHot => Reach::PagesInUse,
             // Locking memory that is absent would fill it.
             Self::Stat | Self::MLock => Reach::PresentPages,
             Self::HugePage | Self::Collapse => Reach::PresentHugePages,

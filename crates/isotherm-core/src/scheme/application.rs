@@ -147,7 +147,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         let mut waiting = std::mem::take(&mut self.batch.waiting);
         let mut allowed = std::mem::take(&mut self.batch.allowed);
         let together = |(candidate, _): &(Candidate, AddrRange)| {
-            (candidate.target_index, candidate.mapping_index, candidate.page_filter)
+            (candidate.target_index, candidate.mapping_index, candidate.page_filter, candidate.passed)
         };
         waiting.sort_unstable_by_key(|part| (together(part), part.1));
         for parts in waiting.chunk_by(|a, b| together(a) == together(b)) {
@@ -156,6 +156,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 target: candidate.target,
                 mapping: &self.snapshot.targets[candidate.target_index].mappings[candidate.mapping_index],
                 process: self.facts.get(candidate.target_index).and_then(Option::as_ref),
+                passed: candidate.passed,
             };
             let ranges: Vec<AddrRange> = parts.iter().map(|(_, range)| *range).collect();
             allowed.clear();

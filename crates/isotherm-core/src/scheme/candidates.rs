@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::rate::{sampling_interval, share_of_counts};
-use crate::survey::PageHistory;
+use crate::survey::{InUse, PageHistory};
+use crate::tiering::{LOOKS, RECENT};
 use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
-use super::moved::{LOOK_AGAIN, LOOKS, Moved};
-use super::priority::score;
+use super::moved::{LOOK_AGAIN, Moved};
+use super::priority::{heat, score};
 use super::{ActionKind, Filter, Moves, ProcessFacts, Reach, Scheme};
 
 /// A part of a region that a scheme may act on. It lies in one mapping, has one age, and is not rejected by a
@@ -26,6 +27,19 @@ pub(crate) struct Candidate {
     pub range: AddrRange,
     /// The index of the first filter that has to inspect its pages, if there is one.
     pub page_filter: Option<usize>,
+    /// The index of a filter that is skipped for it.
+    pub passed: Option<usize>,
+}
+
+/// A part of a region whose pages are alike, as far as is known.
+struct Part {
+    range: AddrRange,
+    /// For how long it has been as it is.
+    age: Duration,
+    /// Whether two recent surveys have found it accessed.
+    repeated: bool,
+    /// The share of the last surveys that have found it accessed, if it is known.
+    in_use: Option<f64>,
 }
 
 /// Where the budget of the last application ended. The next application continues there.
@@ -56,6 +70,8 @@ pub(crate) struct Seen<'a> {
     pub in_place: &'a ActionHistory,
     /// When the scheme checked hot memory once more, and found that it was not accessed since the survey.
     pub not_again: &'a ActionHistory,
+    /// The index of the filter that checks hot memory once more, if there is one.
+    pub second_look: Option<usize>,
 }
 
 impl Seen<'_> {
@@ -100,8 +116,12 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
 /// action that takes memory away is done only to pages that the survey has found idle for the age asked for, and their
 /// age is that of the page: a sample speaks for its region, a survey for each page. An action that frees memory is done
-/// to a page once between two surveys. An action that moves hot memory is done to pages that the survey has not found
-/// idle, and only after two looks have found the memory hot.
+/// to a page once between two surveys. An action that moves hot memory is done to pages that two recent surveys have
+/// found accessed, or one survey and the check just before the action. The pages that most surveys have found accessed
+/// come first.
+///
+/// If two surveys have not found a page accessed, an action that moves hot memory is done only after the condition has
+/// held for two aggregations.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. A target without facts is left out if a filter needs them.
@@ -142,32 +162,44 @@ pub(crate) fn collect(
             }
             parts.clear();
             let monitored = snapshot.aggregation.saturating_mul(region.age);
-            let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().map(|&range| (range, monitored)));
+            let part = |range| Part { range, age: monitored, repeated: false, in_use: None };
+            let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
             match (pages, kind.reach()) {
                 (Some(pages), Reach::IdlePages) => {
-                    parts.extend(pages.idle_ranges(range, scheme.condition.age.min()));
+                    let idle = pages.idle_ranges(range, scheme.condition.age.min()).into_iter();
+                    parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
                 }
-                (Some(pages), Reach::TouchedPages) => of_region(&pages.touched_ranges(range)),
+                (Some(pages), Reach::PagesInUse) => {
+                    let in_use = pages.in_use(range, RECENT).into_iter();
+                    let used = |InUse { range, repeated, share }| Part { repeated, in_use: share, ..part(range) };
+                    parts.extend(in_use.map(used));
+                }
                 (Some(pages), Reach::PresentPages) => of_region(&pages.present_ranges(range)),
                 (Some(pages), Reach::PresentHugePages) => of_region(&pages.present_blocks(range)),
                 (Some(_), Reach::Region) | (None, _) => of_region(&[range]),
             }
-            let context = FilterContext { target: target.id, mapping: &target.mappings[mapping_index], process };
+            let mapping = &target.mappings[mapping_index];
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
-            for &(range, known) in &parts {
+            for &Part { range, age: known, repeated, in_use } in &parts {
+                let passed = seen.second_look.filter(|_| repeated);
+                let context = FilterContext { target: target.id, mapping, process, passed };
                 seen.pieces(kind, target.id, range, |piece, acted_at| {
                     // What was freed since the survey is absent, until a survey finds it in memory again.
                     if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
                         return;
                     }
-                    let age = acted_at.map_or(known, |at| known.min(snapshot.time.saturating_sub(at)));
-                    if age < least_age || !scheme.condition.holds(region.size(), rate, age) {
+                    let since = acted_at.map_or(Duration::MAX, |at| snapshot.time.saturating_sub(at));
+                    let age = known.min(since);
+                    // Two surveys are two looks.
+                    let hot_for = if repeated { since } else { age };
+                    if hot_for < least_age || !scheme.condition.holds(region.size(), rate, age) {
                         return;
                     }
                     let Some(piece) = whole_granules(piece, kind) else {
                         return;
                     };
-                    let score = score(kind.order(), scheme.quota.weights(), region.size(), rate, age);
+                    let heat = in_use.unwrap_or_else(|| heat(rate, age));
+                    let score = score(kind.order(), scheme.quota.weights(), region.size(), rate, heat);
                     filter_range(filters, 0, context, piece, &mut |part, verdict| {
                         let page_filter = match verdict {
                             Verdict::Allowed => None,
@@ -185,6 +217,7 @@ pub(crate) fn collect(
                                 mapping_index,
                                 range,
                                 page_filter,
+                                passed,
                             });
                         }
                     });

@@ -301,7 +301,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.last.time = snapshot.time;
         report.last.regions.clear();
         report.last.held_back_bytes = 0;
-        let (filters, by_place) = effective_filters(scheme, snapshot, &mut self.actuator, &mut self.inspector);
+        let Effective { filters, by_place, second_look } =
+            effective_filters(scheme, snapshot, &mut self.actuator, &mut self.inspector);
         let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
         let seen = Seen {
             snapshot,
@@ -311,6 +312,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             moved: &self.moved,
             in_place,
             not_again,
+            second_look,
         };
         let excluded = collect(scheme, &filters, &seen, &mut self.candidates);
         report.total.rejected_bytes += excluded.rejected;
@@ -365,21 +367,30 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     }
 }
 
-/// The filters of a scheme after those that hold by default, and how many of the first ones reject memory because it is
-/// where the scheme would move it to.
+/// The filters of a scheme after those that hold by default.
+struct Effective<'a> {
+    filters: Cow<'a, [Filter]>,
+    /// The number of the first filters that reject memory because it is where the scheme would move it to.
+    by_place: usize,
+    /// The index of the filter that checks hot memory once more.
+    second_look: Option<usize>,
+}
+
+/// The filters of a scheme after those that hold by default.
 ///
 /// A scheme that moves memory between nodes does not touch memory that is on a node where its action would leave it.
 /// With a survey, it is known which pages are in memory. Without a survey, a scheme that takes memory away reads that
 /// just before it acts, and does not touch absent pages.
 /// With a survey, a scheme that takes memory away, or moves it, checks each page once more just before it acts. It does
-/// not touch cold memory that has been accessed since the survey, or hot memory that has not. There is no such check if
-/// the scheme has a filter for young pages, or if it is not known which pages are young.
+/// not touch cold memory that has been accessed since the survey, or hot memory that has not, unless two surveys have
+/// found it accessed. There is no such check if the scheme has a filter for young pages, or if it is not known which
+/// pages are young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,
     actuator: &mut impl Actuator,
     inspector: &mut impl PageInspector,
-) -> (Cow<'a, [Filter]>, usize) {
+) -> Effective<'a> {
     let kind = scheme.action.kind();
     let moves = kind.moves();
     let reject = |pages, matching| Filter { kind: FilterKind::Pages(pages), matching, allow: false };
@@ -393,16 +404,18 @@ fn effective_filters<'a>(
     if !surveyed && kind.takes_away() && inspector.tells(PageKind::Present).is_ok() {
         filters.push(reject(PageKind::Present, false));
     }
+    let mut second_look = None;
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
     if !decides_itself && surveyed && (kind.takes_away() || moves.is_some()) && inspector.tells(PageKind::Young).is_ok()
     {
+        second_look = (moves == Some(Moves::Hot)).then_some(filters.len());
         filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
     }
     if filters.is_empty() {
-        return (Cow::Borrowed(&scheme.filters), 0);
+        return Effective { filters: Cow::Borrowed(&scheme.filters), by_place, second_look };
     }
     filters.extend(scheme.filters.iter().cloned());
-    (Cow::Owned(filters), by_place)
+    Effective { filters: Cow::Owned(filters), by_place, second_look }
 }
 
 impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {

@@ -113,6 +113,8 @@ pub(crate) struct FilterContext<'a> {
     pub target: TargetId,
     pub mapping: &'a Mapping,
     pub process: Option<&'a ProcessFacts>,
+    /// The index of a filter that is skipped, because it is known already that it does not reject the range.
+    pub passed: Option<usize>,
 }
 
 /// The decision of the filters on a range.
@@ -133,7 +135,7 @@ pub(crate) fn filter_range(
     range: AddrRange,
     decide: &mut impl FnMut(AddrRange, Verdict),
 ) {
-    for (nth, filter) in filters.iter().enumerate().skip(from) {
+    for (nth, filter) in filters.iter().enumerate().skip(from).filter(|(nth, _)| context.passed != Some(*nth)) {
         let verdict = if filter.allow { Verdict::Allowed } else { Verdict::Rejected };
         match &filter.kind {
             FilterKind::Pages(_) => return decide(range, Verdict::Pages(nth)),
@@ -205,6 +207,7 @@ mod tests {
             target: TargetId::process(7, Duration::from_secs(1)),
             mapping: &mapping,
             process: Some(&process),
+            passed: None,
         };
         let mut parts = Vec::new();
         let range = AddrRange::new(range.0, range.1).unwrap();

@@ -3,7 +3,8 @@
 //! Three rules hold without any setting. They concern the time that a move needs to pay off: a move costs the time of a
 //! copy, and memory on the wrong node costs a little time with each access.
 //!
-//! - Hot memory is moved only after two looks have found it hot ([`LOOKS`]). One look also finds memory that is used
+//! - Hot memory is moved only after two looks have found it hot ([`LOOKS`](crate::tiering::LOOKS)): two surveys within
+//!   [`RECENT`](crate::tiering::RECENT), or two aggregations without surveys. One look also finds memory that is used
 //!   once, such as a file that is read from its start to its end. Linux's NUMA balancing asks for two faults for the
 //!   same reason (`should_numa_migrate_memory`).
 //! - What was moved is not moved back for a while ([`COOL_DOWN`]).
@@ -12,18 +13,11 @@
 
 use std::time::Duration;
 
+use crate::tiering::COOL_DOWN;
 use crate::{AddrRange, TargetId};
 
 use super::Moves;
 use super::history::ActionHistory;
-
-/// The number of aggregations in which memory must have been hot before it is moved as hot memory.
-pub(crate) const LOOKS: u32 = 2;
-
-/// For how long memory is not moved against the direction of its last move. It is longer than the default interval of
-/// surveys, so that a survey can observe the effect of the move. It is short compared with the minute in which moves
-/// are evaluated, so that memory on the wrong node does not stay there.
-pub(crate) const COOL_DOWN: Duration = Duration::from_secs(10);
 
 /// For how long a scheme does not check memory again that it has found on its node. A check of all of a large memory
 /// takes about 0.1 s for 10 GiB of small pages.

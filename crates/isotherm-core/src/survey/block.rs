@@ -201,15 +201,9 @@ impl Block<'_> {
     /// back to the last access, and the number of pages.
     pub(super) fn followed(&self, within: PageBits, mut found: impl FnMut(usize, usize, u32)) {
         let known = self.exact & within;
-        let lags = || {
-            self.past
-                .iter()
-                .filter(|(last, _)| *last != UNKNOWN)
-                .map(|(last, pages)| (usize::from(self.number - last), *pages))
-        };
-        for (nth, (lag, pages)) in lags().take_while(|(lag, _)| *lag <= LAGS).enumerate() {
+        for (nth, (lag, pages)) in self.accessed_before().enumerate() {
             let mut rest = pages & known;
-            for (since, again) in std::iter::once((0, self.touched)).chain(lags().take(nth)) {
+            for (since, again) in std::iter::once((0, self.touched)).chain(self.accessed_before().take(nth)) {
                 let last = rest & again;
                 if !last.is_empty() {
                     found(lag, since, last.count() as u32);
@@ -220,6 +214,12 @@ impl Block<'_> {
                 found(lag, lag, rest.count() as u32);
             }
         }
+    }
+
+    /// How many surveys back pages were accessed, at most [`LAGS`], and these pages, the most recent first.
+    pub(super) fn accessed_before(&self) -> impl Iterator<Item = (usize, PageBits)> {
+        let known = self.past.iter().filter(|(last, _)| *last != UNKNOWN);
+        known.map(|(last, pages)| (usize::from(self.number - last), *pages)).take_while(|(lag, _)| *lag <= LAGS)
     }
 
     /// The pages that the survey wants to clear.

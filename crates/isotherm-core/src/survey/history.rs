@@ -1,6 +1,7 @@
 //! The history of a target's pages: which are present, and since when each has been idle.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,20 +212,10 @@ impl PageHistory {
         };
         let mut parts: Vec<(AddrRange, u32)> = Vec::new();
         for block in self.blocks_in(range) {
-            block.idle_runs(block.within(range), enough, |run, doublings| {
-                let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
-                let before = parts.pop_if(|(part, of)| part.end() == at(run.start) && *of == doublings);
-                let start = before.map_or(at(run.start), |(part, _)| part.start());
-                parts.extend(AddrRange::new(start, at(run.end)).map(|part| (part, doublings)));
-            });
+            block.idle_runs(block.within(range), enough, |run, doublings| append(&mut parts, &block, run, doublings));
         }
         // No page has been idle for more surveys than there were, so nothing is shifted out.
         parts.into_iter().map(|(part, doublings)| (part, self.idle_time(enough << doublings))).collect()
-    }
-
-    /// The parts of `range` whose present pages were accessed since the survey before the last, or may have been.
-    pub fn touched_ranges(&self, range: AddrRange) -> Vec<AddrRange> {
-        self.ranges(range, |block| block.present & !block.idle_for(1))
     }
 
     /// The parts of `range` whose pages are all present.
@@ -239,16 +230,11 @@ impl PageHistory {
 
     /// The parts of `range` that consist of these pages of each block.
     fn ranges(&self, range: AddrRange, pages: impl Fn(&Block<'_>) -> PageBits) -> Vec<AddrRange> {
-        let mut ranges: Vec<AddrRange> = Vec::new();
+        let mut ranges: Vec<(AddrRange, ())> = Vec::new();
         for block in self.blocks_in(range) {
-            for run in (pages(&block) & block.within(range)).runs() {
-                let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
-                let last = ranges.pop_if(|last| last.end() == at(run.start));
-                let start = last.map_or(at(run.start), AddrRange::start);
-                ranges.extend(AddrRange::new(start, at(run.end)));
-            }
+            (pages(&block) & block.within(range)).runs().for_each(|run| append(&mut ranges, &block, run, ()));
         }
-        ranges
+        ranges.into_iter().map(|(range, ())| range).collect()
     }
 
     /// The block that begins at `start`, if it has present or swapped pages.
@@ -286,6 +272,14 @@ impl PageHistory {
             _ => below,
         }
     }
+}
+
+/// Appends a run of pages of `block`. It becomes a part of the last range if both touch and have the same value.
+pub(super) fn append<T: PartialEq>(parts: &mut Vec<(AddrRange, T)>, block: &Block<'_>, run: Range<usize>, value: T) {
+    let at = |page: usize| block.start + page as u64 * PAGE_SIZE;
+    let before = parts.pop_if(|(part, of)| part.end() == at(run.start) && *of == value);
+    let start = before.map_or(at(run.start), |(part, _)| part.start());
+    parts.extend(AddrRange::new(start, at(run.end)).map(|part| (part, value)));
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn reports(engine: &Engine) -> Vec<Report> {
 }
 
 #[test]
-fn hot_memory_is_promoted_after_two_looks_have_found_it_hot() {
+fn without_a_survey_hot_memory_is_promoted_after_two_aggregations_have_found_it_hot() {
     let log = Log::default();
     let mut engine = engine(vec![up()], &log);
     for age in [0, 1] {
@@ -148,29 +148,62 @@ fn half_the_quota_is_in_force_while_more_than_a_tenth_is_moved_back_within_a_min
     assert_eq!(reports(&engine)[1].quota_share, None);
 }
 
-#[test]
-fn a_survey_leaves_idle_pages_to_demotion_and_touched_ones_to_promotion() {
+/// The history of 200 pages after five surveys, one a second, each of which finds these pages accessed.
+fn surveyed(accessed: impl Fn(u64, usize) -> bool) -> PageHistory {
     let mut history = PageHistory::default();
     for second in 1..=5 {
-        let present = PageBits::from_fn(|page| page < 200);
-        let accessed = PageBits::from_fn(|page| page < 50);
-        let found = BlockPages { present, accessed, ..BlockPages::default() };
+        let accessed = PageBits::from_fn(|page| page < 200 && accessed(second, page));
+        let found = BlockPages { present: PageBits::of(0..200), accessed, ..BlockPages::default() };
         history.take(&[found], Duration::from_secs(second));
+        history.cleared(&history.accessed());
     }
+    history
+}
+
+/// The pages that an engine moves right after these surveys, in the order of its calls.
+fn moved_after(history: &PageHistory, rate: u32, mut engine: Engine, log: &Log) -> Vec<(u64, u64)> {
+    let mut target = target(1, &[(0, 512, rate, 50)], &[(0, 512, "")]);
+    target.regions[0].pages = Some(history.pages_in(target.regions[0].range));
+    let histories = vec![(process(1), Arc::new(history.clone()))];
+    engine.aggregated(&Snapshot { histories, ..snapshot(51, vec![target]) }).unwrap();
+    log.take_pages()
+}
+
+#[test]
+fn a_survey_leaves_idle_pages_to_demotion_and_pages_in_use_to_promotion() {
+    let history = surveyed(|second, page| page < 50 && (second == 1 || second == 5));
     let mut moved = Vec::new();
     for (scheme, rate) in [(up(), 20), (down(), 0)] {
         let log = Log::default();
         // The look just before the action finds the first 40 pages accessed.
         let inspector =
             TestInspector { is_of: |kind, page| kind == PageKind::Young && page < 40, ..TestInspector::NONE };
-        let mut engine = Schemes::new(vec![scheme], TestActuator::new(&log), inspector, NoGauges).unwrap();
-        let mut target = target(1, &[(0, 512, rate, 50)], &[(0, 512, "")]);
-        target.regions[0].pages = Some(history.pages_in(target.regions[0].range));
-        let histories = vec![(process(1), Arc::new(history.clone()))];
-        engine.aggregated(&Snapshot { histories, ..snapshot(51, vec![target]) }).unwrap();
-        moved.push(log.take_pages());
+        let engine = Schemes::new(vec![scheme], TestActuator::new(&log), inspector, NoGauges).unwrap();
+        moved.push(moved_after(&history, rate, engine, &log));
     }
     assert_eq!(moved, [vec![(0, 40)], vec![(50, 200)]]);
+}
+
+/// Promotes at most this many pages. The look just before the move finds no page accessed.
+fn promoting(pages: u64, log: &Log) -> Engine {
+    engine(vec![limited(Scheme { condition: Condition::ANY, ..up() }, pages * PAGE_SIZE)], log)
+}
+
+#[test]
+fn memory_that_only_one_look_has_found_accessed_is_not_promoted() {
+    let log = Log::default();
+    // All memory is read once, from its start to its end, beside memory that is in use.
+    let history = surveyed(|second, page| page < 50 || second == 1 || page as u64 / 50 == second - 2);
+    assert_eq!(moved_after(&history, 20, promoting(200, &log), &log), [(0, 50)]);
+}
+
+#[test]
+fn memory_that_more_surveys_have_found_accessed_is_promoted_first() {
+    let log = Log::default();
+    // The second half in all surveys, the rest in the last two of five, but for 30 pages in one of these.
+    let history = surveyed(|second, page| page >= 100 || second == 1 || second == 4 || (second == 5 && page >= 30));
+    assert_eq!(moved_after(&history, 0, promoting(100, &log), &log), [(100, 200)]);
+    assert_eq!(moved_after(&history, 0, promoting(150, &log), &log), [(30, 80), (100, 200)]);
 }
 
 /// A fast node of 1024 pages, shared with what acts on it: the number of pages that are used.
@@ -277,9 +310,7 @@ fn a_scheme_that_fills_several_nodes_has_what_is_missing_on_all_of_them() {
 
 #[test]
 fn memory_that_is_not_accessed_again_is_looked_at_more_and_more_rarely() {
-    let mut history = PageHistory::default();
-    let block = BlockPages { present: PageBits::ALL, accessed: PageBits::of(0..256), ..BlockPages::default() };
-    (1..=5).for_each(|second| history.take(&[block], Duration::from_secs(second)));
+    let mut history = surveyed(|second, _| second == 1 || second == 5);
     let log = Log::default();
     let mut engine = engine(vec![up()], &log);
     let looks = |engine: &mut Engine, nth, history: &PageHistory| {
@@ -293,7 +324,11 @@ fn memory_that_is_not_accessed_again_is_looked_at_more_and_more_rarely() {
     // The survey was at the 50th aggregation.
     let looked: Vec<_> = (51..=100).filter(|&nth| looks(&mut engine, nth, &history)).collect();
     assert_eq!(looked, [51, 52, 54, 58, 66, 82]);
-    history.take(&[block], Duration::from_secs(10));
-    assert!(looks(&mut engine, 101, &history), "another survey says that it was accessed");
+    for (second, accessed) in [(10, PageBits::NONE), (20, PageBits::of(0..200))] {
+        let block = BlockPages { present: PageBits::of(0..200), accessed, ..BlockPages::default() };
+        history.take(&[block], Duration::from_secs(second));
+        history.cleared(&history.accessed());
+    }
+    assert!(looks(&mut engine, 201, &history), "another survey says that it was accessed");
     assert_eq!(log.take(), []);
 }
