@@ -37,25 +37,28 @@ fn near(share: f64, wanted: f64) -> bool {
 }
 
 #[test]
-fn a_hot_set_that_was_placed_slow_is_promoted_after_two_looks() {
-    // The fast tier is filled by the 32 MiB at the lowest addresses.
-    let tried = fast(&process(40, |_| 64), 32);
+fn a_hot_set_that_was_placed_slow_is_promoted_once_idle_memory_has_made_room() {
+    // The fast tier is filled by the 48 MiB at the lowest addresses.
+    let tried = fast(&process(40, |_| 64), 48);
     assert!(near(tried.first_touch.slow_share, 1.0), "{tried:?}");
     assert!(near(tried.best.slow_share, 0.0), "{tried:?}");
-    // Of 40 looks, the first two are slow.
-    assert!(near(tried.isotherm.slow_share, 2.0 / 40.0), "{tried:?}");
+    // Of 40 looks, 11 pass until memory has been idle for 10 s. A fifth of the small tier is to be free, and 15 % of it
+    // goes up in a look.
+    assert!((11.0..15.0).contains(&(tried.isotherm.slow_share * 40.0)), "{tried:?}");
     assert!(near(tried.isotherm.late_slow_share, 0.0), "{tried:?}");
-    assert_eq!((tried.promoted_bytes, tried.demoted_bytes), (32 * MIB, 32 * MIB));
+    assert_eq!(tried.promoted_bytes, 32 * MIB);
+    assert!((40 * MIB..42 * MIB).contains(&tried.demoted_bytes), "{tried:?}");
 }
 
 #[test]
 fn first_touch_serves_the_part_of_the_hot_set_that_was_placed_slow() {
     // The hot set is at 16 to 48 MiB, and 24 MiB are fast: 8 of 32 MiB.
-    let tried = fast(&process(20, |_| 16), 24);
+    let tried = fast(&process(40, |_| 16), 24);
     assert!(near(tried.first_touch.slow_share, 0.75), "{tried:?}");
     // The best is 24 of 32 MiB.
     assert!(near(tried.best.slow_share, 0.25), "{tried:?}");
-    assert!(near(tried.isotherm.late_slow_share, 0.25), "{tried:?}");
+    // 95 % of the fast tier are filled.
+    assert!(near(tried.isotherm.late_slow_share, 1.0 - 0.95 * 24.0 / 32.0), "{tried:?}");
 }
 
 #[test]
@@ -63,8 +66,9 @@ fn a_hot_set_that_moves_is_followed() {
     let tried = fast(&process(120, |second| u64::from(second / 30) * 32), 40);
     assert!(near(tried.first_touch.slow_share, 2.75 / 4.0), "{tried:?}");
     assert!(near(tried.best.slow_share, 0.0), "{tried:?}");
-    assert!(tried.isotherm.slow_share < 0.2, "{tried:?}");
-    assert!(tried.promoted_bytes >= 88 * MIB && tried.promoted_bytes <= 96 * MIB, "{tried:?}");
+    // What was hot has to be idle for 10 s before it makes room.
+    assert!((0.2..0.4).contains(&tried.isotherm.slow_share), "{tried:?}");
+    assert!(tried.promoted_bytes >= 60 * MIB && tried.promoted_bytes <= 96 * MIB, "{tried:?}");
 }
 
 #[test]
@@ -73,8 +77,7 @@ fn a_lower_rate_follows_more_slowly() {
         let options = TrialOptions { fast: vec![FastSize::Bytes(32 * MIB)], rate, ..TrialOptions::default() };
         trial(&process(40, |_| 64), &options).sizes[0].isotherm.slow_share
     };
-    // 64 MiB at 4 MiB a second are 16 s.
-    assert!(share(4 * MIB) > 0.2, "{}", share(4 * MIB));
+    assert!(share(4 * MIB) > share(200 * MIB) + 0.1, "{} {}", share(4 * MIB), share(200 * MIB));
     assert!(near(share(0), 1.0));
 }
 
@@ -88,11 +91,11 @@ fn the_curve_says_how_much_suffices() {
     assert!((first.modelled_time.unwrap() - (1.0 + 0.2 * first.slow_share)).abs() < 1e-9);
     let best = |pair: &[Tried]| pair[1].best.slow_share <= pair[0].best.slow_share;
     assert!(found.curve.windows(2).all(best));
-    // The last 32 MiB are hot. They are slow at first only.
-    let last = trial(&process(30, |_| 96), &TrialOptions::default()).sentences();
-    assert!(last[0].starts_with("With 32 MiB of fast memory (25 % of 128 MiB), "), "{last:?}");
+    // The last 32 MiB are hot. They are slow at first only. Some of the fast tier stays free.
+    let last = trial(&process(60, |_| 96), &TrialOptions::default()).sentences();
+    assert!(last[0].starts_with("With 38.4 MiB of fast memory (30 % of 128 MiB), "), "{last:?}");
     assert!(last[0].contains(" if isotherm moves memory, 0 % in the second half of the time; "), "{last:?}");
-    // Other memory is hot each second, sooner than memory is moved.
+    // Other memory is hot each second, and none is idle for 10 s.
     let all = trial(&process(60, |second| u64::from(second % 4 * 32)), &TrialOptions::default()).sentences();
     assert!(all[0].starts_with("With less fast memory than the 128 MiB"), "{all:?}");
     // The first 32 MiB are hot, and 25 % of the memory.
@@ -110,6 +113,12 @@ fn surveys_tell_what_is_there_and_what_is_not_known() {
     // Samples find nothing. The 8 MiB that each survey finds touched lie first, and most of the accesses are theirs.
     let tried = fast(&surveyed(20), 8);
     assert!(tried.first_touch.slow_share > 0.0 && tried.first_touch.slow_share < 0.1, "{tried:?}");
+}
+
+#[test]
+fn memory_that_is_read_once_a_minute_is_not_promoted() {
+    let tried = fast(&process(300, |second| if second % 60 == 5 { 64 } else { 0 }), 48);
+    assert_eq!(tried.promoted_bytes, 0, "{tried:?}");
 }
 
 #[test]
@@ -153,7 +162,7 @@ fn every_format_has_the_figures() {
     };
     for format in [Format::Text, Format::Svg, Format::Html] {
         let text = String::from_utf8(written(format)).unwrap();
-        assert!(text.contains("With 32 MiB of fast memory (25 % of 128 MiB), 10 %"), "{text}");
+        assert!(text.contains("With 32 MiB of fast memory (25 % of 128 MiB), "), "{text}");
     }
     let json: serde_json::Value = serde_json::from_slice(&written(Format::Json)).unwrap();
     assert_eq!(json["sizes"][0]["fast_bytes"], 32 * MIB);

@@ -7,8 +7,9 @@ use isotherm_core::survey::{BLOCK_SIZE, TargetSurvey};
 use isotherm_core::{AddrRange, PAGE_SIZE, TargetId};
 use isotherm_record::Row;
 
-use super::tiers::{Look, Looked, Size, look, resize};
-use super::units::{Found, Place, Unit, parts, push};
+use super::place::{Part, Size};
+use super::tiers::{Look, Looked, look};
+use super::units::{Found, Unit, parts, push};
 use crate::source::{Selection, pieces};
 use crate::surveys;
 
@@ -89,9 +90,10 @@ impl Memory {
             let unknown = unknown.min(1.0 - piece.touched.min(1.0));
             for (index, bytes) in parts(piece.range, self.unit) {
                 let present = bytes as f64 * piece.present;
-                let touched = present * piece.touched / PAGE_SIZE as f64;
-                let surveyed = if interval.is_zero() { 0.0 } else { touched / interval.as_secs_f64() };
-                push(&mut units, Found { index, present, surveyed, unknown: present * unknown });
+                let touched = if interval.is_zero() { 0.0 } else { present * piece.touched };
+                let surveyed = touched / PAGE_SIZE as f64 / interval.as_secs_f64().max(1e-9);
+                let (touched, unknown) = (Some(touched), present * unknown);
+                push(&mut units, Found { index, present, touched, surveyed, unknown });
             }
             blocks += new_blocks(piece.range, &mut last);
         }
@@ -131,7 +133,7 @@ impl Memory {
             } else if !surveyed && (region.nr_samples == 0 || region.unobservable_share(row.samples) > 0.5) {
                 for (index, bytes) in parts(piece.range, self.unit) {
                     if let Some(unit) = target.unit(index) {
-                        unit.unknown += bytes as f64 * span;
+                        unit.sampled().unknown += bytes as f64 * span;
                     }
                 }
             }
@@ -173,25 +175,20 @@ impl Memory {
         let mut units = Vec::with_capacity(found.len());
         for found in found {
             while let Some(mut gone) = old.next_if(|unit| unit.index < found.index) {
-                resize(&mut gone, 0, &mut self.sizes);
+                gone.free(&mut self.sizes);
             }
-            let new = || Unit {
-                index: found.index,
-                places: vec![Place::default(); self.sizes.len()].into(),
-                ..Unit::default()
-            };
+            let new = || Unit::new(found.index, self.sizes.len());
             let mut unit = old.next_if(|unit| unit.index == found.index).unwrap_or_else(new);
-            resize(&mut unit, found.present.round() as u64, &mut self.sizes);
-            (unit.surveyed, unit.unknown) = (found.surveyed, found.unknown);
+            unit.take(*found, time, &mut self.sizes);
             units.push(unit);
         }
-        old.for_each(|mut gone| resize(&mut gone, 0, &mut self.sizes));
+        old.for_each(|mut gone| gone.free(&mut self.sizes));
         target.units = units;
     }
 
     fn remove(&mut self, id: TargetId) {
         let gone = self.targets.remove(&id).into_iter().flat_map(|target| target.units);
-        gone.for_each(|mut unit| resize(&mut unit, 0, &mut self.sizes));
+        gone.for_each(|mut unit| unit.free(&mut self.sizes));
     }
 
     /// Ends a look that lasted from `start` to `end`, and covers `length` seconds of recorded time. `rate` is in bytes
@@ -206,23 +203,23 @@ impl Memory {
         let gone: Vec<TargetId> = self.targets.iter().filter(|(_, of)| over(of)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.remove(id));
         let totals = &mut self.totals;
-        let mut units: Vec<Looked<'_>> = vec![];
+        let mut looked: Vec<Looked<'_>> = vec![];
         let (mut present, mut blocks) = (0, 0);
         for (id, target) in &mut self.targets {
             blocks += target.blocks;
             let by_rows = !surveyed.contains(id);
-            for unit in &mut target.units {
-                let accesses = std::mem::take(&mut unit.sampled).max(unit.surveyed * length);
+            for part in target.parts() {
+                let accesses = std::mem::take(&mut part.sampled).max(part.surveyed * length);
                 if by_rows {
-                    unit.unknown /= length.max(1e-9);
+                    part.unknown /= length.max(1e-9);
                 }
-                present += unit.present;
+                present += part.present;
                 if accesses == 0.0 {
-                    totals.unknown += unit.unknown.min(unit.present as f64) * length;
+                    totals.unknown += part.unknown.min(part.present as f64) * length;
                 }
                 totals.accesses += accesses;
                 totals.late_accesses += if late { accesses } else { 0.0 };
-                units.push(Looked { unit, accesses });
+                looked.push(Looked { part, accesses });
             }
         }
         if totals.looks == 0 {
@@ -232,15 +229,20 @@ impl Memory {
         totals.resident += present as f64 * length;
         (totals.peak, totals.blocks) = (totals.peak.max(present), totals.blocks.max(blocks));
         if !self.sizes.is_empty() {
-            look(&mut units, &mut self.sizes, Look { length, end: end.as_secs_f64(), late, rate });
+            look(&mut looked, &mut self.sizes, Look { length, end: end.as_secs_f64(), late, rate });
         }
         for (_, target) in self.targets.iter_mut().filter(|(id, _)| !surveyed.contains(id)) {
-            target.units.iter_mut().for_each(|unit| unit.unknown = 0.0);
+            target.parts().for_each(|part| part.unknown = 0.0);
         }
     }
 }
 
 impl TargetMemory {
+    /// The parts of its units that have memory.
+    fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.units.iter_mut().flat_map(|unit| [&mut unit.used, &mut unit.rest]).filter(|part| part.present > 0)
+    }
+
     fn unit(&mut self, index: u64) -> Option<&mut Unit> {
         let at = self.units.binary_search_by_key(&index, |unit| unit.index).ok()?;
         self.units.get_mut(at)
@@ -254,13 +256,14 @@ impl TargetMemory {
         let overlap = |of: &Unit| {
             let start = of.index * unit;
             let inside = (start.saturating_add(unit)).min(range.end()) - start.max(range.start());
-            of.present as f64 * inside as f64 / unit as f64
+            of.present() as f64 * inside as f64 / unit as f64
         };
         let sum: f64 = self.units[from..to].iter().map(overlap).sum();
         // A survey may have found the region with less or more than its units show.
         let scale = present / sum.max(1.0);
         for of in &mut self.units[from..to] {
-            of.sampled += overlap(of) * scale * pages;
+            let accesses = overlap(of) * scale * pages;
+            of.sampled().sampled += accesses;
         }
     }
 }

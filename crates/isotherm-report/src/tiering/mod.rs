@@ -7,6 +7,7 @@
 mod curve;
 mod html;
 mod memory;
+mod place;
 mod replay;
 mod svg;
 mod text;
@@ -16,6 +17,7 @@ mod units;
 use std::io::Write;
 
 use isotherm_core::survey::BLOCK_SIZE;
+use isotherm_core::tiering::DEFAULT_RATE;
 use isotherm_core::units::{bytes, percent};
 use serde::Serialize;
 
@@ -24,11 +26,8 @@ use crate::source::{Selection, Source};
 use crate::{Format, Options, ReportError, escape, pdf, png};
 
 use memory::Memory;
+use place::{Served, Size};
 use replay::Plan;
-use tiers::{Served, Size};
-
-/// The default limit of moves, in bytes a second.
-pub const DEFAULT_RATE: u64 = 200_000_000;
 
 /// The shares of the peak resident memory that the curve is made of, in per cent.
 const CURVE: [u32; 13] = [5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100];

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use isotherm_core::tiering::DEFAULT_RATE;
 use isotherm_core::units;
-use isotherm_report::tiering::{DEFAULT_RATE, FastSize};
+use isotherm_report::tiering::FastSize;
 
 use super::report::{ReportFormat, SelectionOptions};
 use super::watch::share;
