@@ -11,6 +11,7 @@ pub mod migration;
 mod switches;
 mod zram;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -102,6 +103,14 @@ pub fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit(") ").next().unwrap();
     after_name.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+/// The processes that `recorder` holds a pidfd of.
+pub fn watched(recorder: u32) -> BTreeSet<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{recorder}/fdinfo")).unwrap();
+    let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    let pids = texts.filter_map(|text| text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()));
+    pids.collect()
 }
 
 /// A process that is killed at the end of the test, and its standard output.

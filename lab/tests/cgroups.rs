@@ -9,17 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use isotherm_lab::idle::V2;
-use isotherm_lab::{EMULATED, Running, eventually, isotherm, result_file, run, succeed};
+use isotherm_lab::{EMULATED, Running, eventually, isotherm, result_file, run, succeed, watched};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
-
-/// The processes that `recorder` holds a pidfd of.
-fn watched(recorder: u32) -> BTreeSet<u32> {
-    let entries = fs::read_dir(format!("/proc/{recorder}/fdinfo")).unwrap();
-    let texts = entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
-    let pids = texts.filter_map(|text| text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()));
-    pids.collect()
-}
 
 /// The number of files that a process has open.
 fn files(pid: u32) -> usize {
