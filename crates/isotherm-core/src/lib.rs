@@ -61,7 +61,7 @@ pub use frame_map::{FrameMap, FrameSet};
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use intervals::{IntervalTuner, IntervalsGoal};
 pub use mapped::{MappedPart, is_memory, mapping_at};
-pub use monitor::{Monitor, MonitorError, Next, StepWork, SurveyWork};
+pub use monitor::{Looks, Monitor, MonitorError, Next, StepWork, SurveyWork};
 pub use pacer::{PaceOptions, Pacer, SurveyInterval};
 pub use packed::PackedRanges;
 pub use probe::{AccessProbe, Granularity, Observation, Sample};

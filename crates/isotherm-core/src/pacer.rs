@@ -121,13 +121,8 @@ impl Pacer {
         if work.updated {
             self.updated = now;
         }
-        // A round beside other work took what a round takes.
-        let round = match (work.rounds(), work.updated || work.survey.is_some()) {
-            (0.0, _) => Duration::ZERO,
-            (_, false) => cpu,
-            (rounds, true) => self.controller.round().mul_f64(rounds).min(cpu),
-        };
-        let rest = cpu - round;
+        let rest = self.without_rounds(work, cpu);
+        let round = cpu - rest;
         let (spent, rounds, clears) = self.sampling;
         self.sampling = (spent + round, rounds + u32::from(work.samples > 0), clears + work.cleared);
         let Some(part) = work.survey else {
@@ -143,6 +138,17 @@ impl Pacer {
         self.account(now);
         self.controller.surveyed(now, rest, part);
         rest
+    }
+
+    /// How much of `cpu`, which a step took that did `work`, was not spent on rounds.
+    pub fn without_rounds(&self, work: StepWork, cpu: Duration) -> Duration {
+        // A round beside other work took what a round takes.
+        let does_more = work.updated || work.joined > 0 || work.survey.is_some();
+        match (work.rounds(), does_more) {
+            (0.0, _) => cpu,
+            (_, false) => Duration::ZERO,
+            (rounds, true) => cpu.saturating_sub(self.controller.round().mul_f64(rounds)),
+        }
     }
 
     /// Takes in what a reading of the mappings cost, and how many targets joined.

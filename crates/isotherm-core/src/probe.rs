@@ -55,6 +55,16 @@ pub trait AccessProbe {
     /// Fails only if the run cannot continue. A target that has just ended is no error.
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError>;
 
+    /// Takes in targets that have joined since the last update, beside those that it has. The default does nothing: it
+    /// is for a probe that keeps nothing of a target.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
+        let _ = joined;
+        Ok(())
+    }
+
     /// Marks the page of each sample as not accessed, so that a later access can be seen.
     ///
     /// # Errors
@@ -95,6 +105,10 @@ impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
 
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
         (**self).update(targets)
+    }
+
+    fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
+        (**self).join(joined)
     }
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {

@@ -155,7 +155,8 @@ pub struct TargetSpace {
 }
 
 /// An address space that finds targets by itself takes in at most this many at a time, or fewer
-/// ([`AddressSpace::set_most_join`]). The others join later, so that the time of an update has a bound.
+/// ([`AddressSpace::set_most_join`], [`AddressSpace::look_for_new`]). The others join later, so that the time of an
+/// update has a bound.
 pub const MOST_JOIN: usize = 256;
 
 /// Reads which targets there are and what they have mapped.
@@ -167,13 +168,15 @@ pub trait AddressSpace {
     /// Fails only if the run cannot continue. A target that can no longer be read is left out instead.
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError>;
 
-    /// Looks for targets that have appeared, without reading the mappings of the others again. Returns all targets if
-    /// there are new ones, or else `None`. A space that does not find targets by itself has none.
+    /// The targets that have appeared since the targets were read or looked for last, at most `most`. Nothing of the
+    /// others is read again. A space that does not find targets by itself has none. After the first look, readings may
+    /// leave it to looks to find targets.
     ///
     /// # Errors
     /// As [`read_targets`](Self::read_targets).
-    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
-        Ok(None)
+    fn look_for_new(&mut self, most: usize) -> Result<Vec<TargetSpace>, BoxError> {
+        let _ = most;
+        Ok(Vec::new())
     }
 
     /// Lets at most this many targets join at a reading, unless it is the first. A space that does not find targets by

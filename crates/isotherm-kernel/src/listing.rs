@@ -1,7 +1,7 @@
 //! The processes of the machine.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::names::{stat_field, status_field};
 
@@ -27,12 +27,32 @@ pub(crate) fn parent(root: &Path, pid: u32) -> Option<u32> {
 
 /// The ID of a process in its own PID namespace, if that is another one than the caller's. `root` stands for `/`.
 pub fn inner_pid(root: &Path, pid: u32) -> Option<u32> {
-    let proc = root.join("proc");
-    let namespace = |process: &str| std::fs::read_link(proc.join(process).join("ns/pid"));
-    if namespace(&pid.to_string()).ok()? == namespace("self").ok()? {
-        return None;
+    PidNamespace::own(root).inner_pid(root, pid)
+}
+
+/// The PID namespace of the caller, which never changes. `None` if it is not known.
+#[derive(Clone, Debug)]
+pub(crate) struct PidNamespace(Option<PathBuf>);
+
+impl PidNamespace {
+    /// Reads it. `root` stands for `/`.
+    pub(crate) fn own(root: &Path) -> Self {
+        Self(Self::link(root, "self"))
     }
-    status_field(&proc, pid, "NSpid")?.split_ascii_whitespace().next_back()?.parse().ok()
+
+    /// As [`inner_pid`] has it.
+    pub(crate) fn inner_pid(&self, root: &Path, pid: u32) -> Option<u32> {
+        let other = Self::link(root, &pid.to_string())?;
+        if other == *self.0.as_ref()? {
+            return None;
+        }
+        status_field(&root.join("proc"), pid, "NSpid")?.split_ascii_whitespace().next_back()?.parse().ok()
+    }
+
+    /// What names the namespace of a process.
+    fn link(root: &Path, process: &str) -> Option<PathBuf> {
+        std::fs::read_link(root.join(format!("proc/{process}/ns/pid"))).ok()
+    }
 }
 
 #[cfg(test)]

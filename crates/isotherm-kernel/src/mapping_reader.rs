@@ -1,10 +1,12 @@
 //! Reads the mappings of one process again and again.
 //!
-//! `/proc/PID/maps` contains all names each time. If a process has many mappings of files with long paths, the text can
-//! have 100 MB, which takes the kernel a tenth of a second and more. So later readings of a process with a long text
-//! ask the kernel for one mapping after another without its name (`PROCMAP_QUERY`, since Linux 6.11), and then for the
-//! names of those that are new. They also ask for the names of some other mappings, in turns, because a file can be
-//! renamed.
+//! `/proc/PID/maps` contains all mappings as text, each with the path of its file. It takes less time to ask the kernel
+//! for one mapping after another without its name (`PROCMAP_QUERY`, since Linux 6.11), and then for the names, once for
+//! neighbouring mappings of the same program or library.
+//!
+//! If a process has many mappings of files with long paths, the names can have 100 MB, which takes the kernel a tenth
+//! of a second and more. So later readings of a process whose text would be long ask only for the names of the
+//! mappings that are new. They also ask for the names of some other mappings, in turns, because a file can be renamed.
 
 use std::fs::File;
 use std::io;
@@ -46,8 +48,7 @@ impl MappingReader {
     /// That of read(2) or ioctl(2). `InvalidData` if a line is not as the kernel writes it.
     pub(crate) fn read(&mut self, maps: &File) -> io::Result<Arc<[Mapping]>> {
         let known = std::mem::take(&mut self.known);
-        let asked = if known.is_empty() { Ok(None) } else { self.ask(maps, &known) };
-        let entries = match asked {
+        let entries = match self.ask(maps, &known) {
             Ok(Some(entries)) => entries,
             Ok(None) => read_entries(maps, &mut self.names)?,
             // The text is empty then.
@@ -71,7 +72,7 @@ impl MappingReader {
     }
 
     /// Asks for the mappings, and for the names that are not among the known ones. `None` if the kernel does not answer
-    /// such questions.
+    /// such questions, or if none is known and one is too long to be asked for.
     fn ask(&mut self, maps: &File, known: &[Entry]) -> io::Result<Option<Vec<Entry>>> {
         self.turn = (self.turn + 1) % TURNS;
         let mut before = known.iter().peekable();
@@ -106,10 +107,20 @@ impl MappingReader {
         }
         let mut buffer = vec![0; LONGEST_NAME];
         for nth in asked {
+            // Otherwise the name before may be an old one.
+            if known.is_empty()
+                && let Some(same) = same_name(&found, nth)
+            {
+                room.take(same.len());
+                found[nth].1 = Some(same);
+                continue;
+            }
             let (vma, name) = &mut found[nth];
             match procmap::name(maps, vma, &mut buffer) {
                 Ok(Some(new)) => *name = Some(self.names.share(&room.cut(&new))),
                 Ok(None) | Err(Errno::NOENT) => *name = None,
+                // The text has the end of it.
+                Err(Errno::NAMETOOLONG) if known.is_empty() => return Ok(None),
                 Err(Errno::NAMETOOLONG) => *name = name.take().or_else(|| Some(self.names.share(TOO_LONG))),
                 Err(errno) => return Err(errno.into()),
             }
@@ -117,6 +128,15 @@ impl MappingReader {
         // One without a name is gone.
         Ok(Some(found.into_iter().filter_map(|(vma, name)| Some(Entry { vma, name: name? })).collect()))
     }
+}
+
+/// The name of the mapping before this one, if both are private mappings of the same file. Shared anonymous memory is a
+/// file, too, whose parts can have different names (`PR_SET_VMA_ANON_NAME`).
+fn same_name(found: &[(Vma, Option<Arc<str>>)], nth: usize) -> Option<Arc<str>> {
+    let (before, name) = found.get(nth.checked_sub(1)?)?;
+    let (this, _) = found.get(nth)?;
+    let of_a_file = |vma: &Vma| !vma.permissions.shared && vma.origin.file.inode != 0;
+    name.clone().filter(|_| of_a_file(before) && of_a_file(this) && before.origin.file == this.origin.file)
 }
 
 #[cfg(test)]

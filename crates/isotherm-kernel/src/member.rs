@@ -8,7 +8,7 @@ use isotherm_core::{Mapping, chain};
 
 use crate::cgroup::of_process;
 use crate::ends::{Ends, InEnds};
-use crate::listing::{ROOT, inner_pid};
+use crate::listing::{PidNamespace, ROOT};
 use crate::mapping_reader::MappingReader;
 use crate::part::Part;
 use crate::process::not_opened;
@@ -56,9 +56,8 @@ struct LastRead {
 }
 
 impl LastRead {
-    /// What `process` is like now. `None` if it has ended.
-    fn of(process: &Process) -> Option<Self> {
-        let pages_mapped = process.pages_mapped();
+    /// What `process` is like now, whose address space has this size. `None` if it has ended.
+    fn of(process: &Process, pages_mapped: Option<u64>) -> Option<Self> {
         let took = monitor_cpu_time();
         process.cpu_time().map(|cpu| Self { at: Instant::now(), cpu, pages_mapped, rests: 0, took })
     }
@@ -123,20 +122,20 @@ pub(crate) struct Update {
 }
 
 impl Member {
-    /// Opens the process with this ID. Its end is noticed from now on.
+    /// Opens the process with this ID. Its end is noticed from now on. `namespace` is the caller's PID namespace.
     ///
     /// # Errors
     /// Fails if it cannot be watched.
-    pub(crate) fn open(pid: u32, part: &Part, ends: &Arc<Ends>) -> Result<Self, TargetError> {
+    pub(crate) fn open(pid: u32, part: &Part, ends: &Arc<Ends>, namespace: &PidNamespace) -> Result<Self, TargetError> {
         let mut reader = MappingReader::default();
-        let process = Process::find(pid)?;
+        let (process, pages) = Process::find(pid)?;
         let in_ends = InEnds::new(ends, pid, process.pidfd()).map_err(|errno| not_opened(pid, errno))?;
-        let read = LastRead::of(&process);
+        let read = LastRead::of(&process, Some(pages));
         let mappings = part.of(&process.first_mappings(&mut reader)?);
         Ok(Self {
             command: process.command(),
             cgroup: of_process(Path::new(ROOT), pid),
-            inner_pid: inner_pid(Path::new(ROOT), pid),
+            inner_pid: namespace.inner_pid(Path::new(ROOT), pid),
             process,
             mappings,
             reader,
@@ -160,7 +159,7 @@ impl Member {
     /// Reads the mappings, the command line, and the cgroup if the command line is another one. On an error, all stay
     /// as they were. Returns whether the process has become another program.
     fn read(&mut self, part: &Part) -> Result<bool, Unreadable> {
-        let read = LastRead::of(&self.process);
+        let read = LastRead::of(&self.process, self.process.pages_mapped());
         self.read = None;
         self.mappings = part.of(&self.process.read_mappings(&mut self.reader)?);
         self.reader.tidy();
@@ -215,7 +214,8 @@ mod tests {
         let mut python = Command::new("python3");
         python.args(["-c", script]).stdin(Stdio::piped());
         let mut python = installed_or_skip!(python.spawn().map_err(|error| error.to_string()));
-        let mut member = Member::open(python.id(), &Part::default(), &Arc::default()).unwrap();
+        let namespace = PidNamespace::own(Path::new(ROOT));
+        let mut member = Member::open(python.id(), &Part::default(), &Arc::default(), &namespace).unwrap();
         member.read.as_mut().unwrap().took = Duration::from_secs(3600);
         let before = member.process.pages_mapped();
         writeln!(python.stdin.as_mut().unwrap(), "{}", 64 << 20).unwrap();

@@ -50,7 +50,8 @@ pub fn has_arguments(root: &Path, pid: u32) -> bool {
 /// The first bytes of `cmdline`, one more than are kept. Empty if it cannot be read.
 fn start_of_command_line(root: &Path, id: u32) -> Vec<u8> {
     let read = || {
-        let mut bytes = Vec::new();
+        // With room for all of it, one read takes it.
+        let mut bytes = Vec::with_capacity(LONGEST_NAME + 1);
         let file = File::open(root.join(format!("proc/{id}/cmdline")))?;
         file.take(LONGEST_NAME as u64 + 1).read_to_end(&mut bytes)?;
         Ok::<_, io::Error>(bytes)

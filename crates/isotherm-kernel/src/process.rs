@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, ProcessId, TargetId};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, ProcessId, TargetId};
 use procfs::ProcError;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -178,16 +178,17 @@ impl Process {
     /// # Errors
     /// Fails if there is no such process, if it is a kernel thread or a zombie, or if its mappings cannot be read.
     pub fn open(pid: u32) -> Result<Self, TargetError> {
-        let process = Self::find(pid)?;
+        let (process, _) = Self::find(pid)?;
         process.first_mappings(&mut MappingReader::default())?;
         Ok(process)
     }
 
-    /// Opens a process without a look at its mappings.
+    /// Opens a process without a look at its mappings. Returns the size of its address space with it, as
+    /// [`pages_mapped`](Self::pages_mapped) has it.
     ///
     /// # Errors
     /// Fails if there is no such process, or if it is a kernel thread.
-    pub(crate) fn find(pid: u32) -> Result<Self, TargetError> {
+    pub(crate) fn find(pid: u32) -> Result<(Self, u64), TargetError> {
         let lookup = |source| match io_error(source) {
             error if error.kind() == io::ErrorKind::NotFound => TargetError::NoSuchProcess(pid),
             source => TargetError::Lookup { pid, source },
@@ -203,7 +204,8 @@ impl Process {
             });
         }
         let id = ProcessId { pid, start: since_boot(stat.starttime) };
-        Ok(Self { id, proc, pidfd, cpu_clock: CpuClock::of(pid), started_unix_ns: started_unix_ns(id.start) })
+        let found = Self { id, proc, pidfd, cpu_clock: CpuClock::of(pid), started_unix_ns: started_unix_ns(id.start) };
+        Ok((found, stat.vsize / PAGE_SIZE))
     }
 
     /// Reads the mappings of a process that was just opened.

@@ -9,7 +9,7 @@ use isotherm_core::{AddressSpace, BoxError, Layout, MOST_JOIN, TargetId, TargetS
 
 use crate::TargetError;
 use crate::ends::Ends;
-use crate::listing::{ROOT, parent, process_ids};
+use crate::listing::{PidNamespace, ROOT, parent, process_ids};
 use crate::member::{Activity, Member, Update};
 use crate::part::{Part, page_ranges};
 use crate::select::{Finder, Selection};
@@ -64,7 +64,11 @@ pub struct Processes {
     /// The part of each process that is watched.
     part: Part,
     finder: Finder,
-    /// How many processes may join at a reading, and how many more at this one.
+    /// Whether looks find the processes that belong to the selection. Otherwise, readings do.
+    has_looks: bool,
+    /// The PID namespace of this process.
+    namespace: PidNamespace,
+    /// How many processes may join at a reading or a look, and how many more at this one.
     most_join: usize,
     room: usize,
     /// Whether it was reported that the selection names more processes than are watched.
@@ -133,6 +137,8 @@ impl Processes {
             waits,
             part: Part::default(),
             finder: Finder::new(selection),
+            has_looks: false,
+            namespace: PidNamespace::own(Path::new(ROOT)),
             most_join: MOST_JOIN,
             room: usize::MAX,
             told_too_many: false,
@@ -144,7 +150,7 @@ impl Processes {
             kept_out: BTreeMap::new(),
         };
         for pid in begun.finder.selection().named_pids() {
-            let member = Member::open(pid, &begun.part, &begun.process_table.ends)?;
+            let member = begun.open(pid)?;
             begun.process_table.members().insert(member.process.id(), member);
         }
         if begun.finder.selection().is_open() {
@@ -164,6 +170,11 @@ impl Processes {
         Ok(begun)
     }
 
+    /// Opens a process that is to be watched.
+    fn open(&self, pid: u32) -> Result<Member, TargetError> {
+        Member::open(pid, &self.part, &self.process_table.ends, &self.namespace)
+    }
+
     /// Adds the processes that belong to the selection at the start.
     fn find_first(&mut self) -> Result<(), TargetError> {
         let table = self.process_table.clone();
@@ -173,7 +184,7 @@ impl Processes {
         let found = found.map_err(TargetError::Listing)?;
         let mut errors = Vec::new();
         for pid in found {
-            match Member::open(pid, &self.part, &self.process_table.ends) {
+            match self.open(pid) {
                 Ok(mut member) => {
                     member.is_selected = true;
                     members.insert(member.process.id(), member);
@@ -291,7 +302,7 @@ impl AddressSpace for Processes {
                 self.find_descendants(&mut members);
             }
         }
-        if self.finder.selection().is_open() {
+        if self.finder.selection().is_open() && !self.has_looks {
             self.find_selected(&mut members);
         }
         let mut spaces = spaces(&members);
@@ -307,15 +318,16 @@ impl AddressSpace for Processes {
         Ok(spaces)
     }
 
-    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+    fn look_for_new(&mut self, most: usize) -> Result<Vec<TargetSpace>, BoxError> {
+        self.has_looks = true;
+        if !self.finder.selection().is_open() {
+            return Ok(Vec::new());
+        }
         let table = self.process_table.clone();
         let mut members = table.members();
-        let before = members.len();
-        self.room = self.most_join;
-        if self.finder.selection().is_open() {
-            self.find_selected(&mut members);
-        }
-        Ok((members.len() > before).then(|| spaces(&members)))
+        self.room = most.min(MOST_JOIN);
+        let joined = self.find_selected(&mut members);
+        Ok(joined.iter().filter_map(|id| Some(space(id, members.get(id)?))).collect())
     }
 
     fn set_most_join(&mut self, most: usize) {
@@ -359,17 +371,20 @@ impl Processes {
         }
     }
 
-    /// Adds the processes that belong to the selection by now.
-    fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) {
+    /// Adds the processes that belong to the selection by now. Returns those that are new.
+    fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) -> Vec<TargetId> {
         let found = self.finder.find(Instant::now(), self.room, |pid| with_pid(members, pid).is_some());
+        let mut joined = Vec::new();
         // What cannot be listed now is found the next time.
         for pid in found.unwrap_or_default() {
             if let Ok(Some(id)) = self.join(members, pid)
                 && let Some(member) = members.get_mut(&id)
             {
                 member.is_selected = true;
+                joined.push(id);
             }
         }
+        joined
     }
 
     /// Adds the children of these members, and theirs.
@@ -407,7 +422,7 @@ impl Processes {
         if self.room == 0 || self.is_full(members.len()) {
             return Err(());
         }
-        let (error, again) = match Member::open(pid, &self.part, &self.process_table.ends) {
+        let (error, again) = match self.open(pid) {
             Ok(member) => {
                 let id = member.process.id();
                 self.kept_out.remove(&pid);
@@ -497,12 +512,12 @@ fn turn(last: &mut Option<TargetId>, all: &BTreeSet<TargetId>, most: usize) -> B
 
 /// What the members have mapped, as it was read last.
 fn spaces(members: &BTreeMap<TargetId, Member>) -> Vec<TargetSpace> {
-    let space = |(&id, member): (&TargetId, &Member)| TargetSpace {
-        id,
-        layout: Layout::Process,
-        mappings: Arc::clone(&member.mappings),
-    };
-    members.iter().map(space).collect()
+    members.iter().map(|(id, member)| space(id, member)).collect()
+}
+
+/// What a member has mapped, as it was read last.
+fn space(&id: &TargetId, member: &Member) -> TargetSpace {
+    TargetSpace { id, layout: Layout::Process, mappings: Arc::clone(&member.mappings) }
 }
 
 /// The identity of the process with this ID.

@@ -190,18 +190,24 @@ impl AccessProbe for RefsProbe {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
         let mut known = std::mem::take(&mut self.targets);
         for space in targets {
-            let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
             let mut target = match known.iter().position(|target| target.id == space.id) {
                 Some(i) => known.swap_remove(i),
-                None => Target { id: space.id, pid, state: State::Failed, mappings: Vec::new(), surveyed: Vec::new() },
+                None => Target::new(space)?,
             };
-            if target.state.is_stale(pid) {
-                target.state = match State::open(pid) {
-                    // One of several targets does not end the run of the others. Its memory is unobservable.
-                    Err(_) if targets.len() > 1 => State::Failed,
-                    state => state?,
-                };
+            match target.open_again() {
+                // One of several targets does not end the run of the others. Its memory is unobservable.
+                Err(error) if targets.len() == 1 => return Err(error.into()),
+                _ => self.targets.push(target),
             }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
+        for space in joined {
+            let mut target = Target::new(space)?;
+            // One that cannot be opened is opened again at the next update.
+            let _ = target.open_again();
             self.targets.push(target);
         }
         Ok(())
@@ -272,6 +278,24 @@ fn read(map: &MappingUse) -> MappingRead {
 }
 
 impl Target {
+    /// A target that is not open.
+    fn new(space: &TargetSpace) -> Result<Self, RefsError> {
+        let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
+        Ok(Self { id: space.id, pid, state: State::Failed, mappings: Vec::new(), surveyed: Vec::new() })
+    }
+
+    /// Opens the process, if it is to be opened again.
+    ///
+    /// # Errors
+    /// Fails if access is not permitted.
+    fn open_again(&mut self) -> Result<(), RefsError> {
+        if self.state.is_stale(self.pid) {
+            self.state = State::Failed;
+            self.state = State::open(self.pid)?;
+        }
+        Ok(())
+    }
+
     fn answer(&self, addr: u64) -> Observation {
         if let State::Failed = self.state {
             return Observation::Unobservable;

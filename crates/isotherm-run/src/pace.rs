@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use isotherm_core::{Pace, Pacer, StepWork};
+use isotherm_core::{Looks, MOST_JOIN, Pace, Pacer, StepWork};
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::NotAfforded;
 
@@ -57,12 +57,15 @@ impl HelperThread {
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The part of the budget that looks for new targets may take, with what it costs that they join.
-const LOOKS: f64 = 0.3;
+const LOOKS: f64 = 0.5;
 
 /// So many seconds' worth of that part may be used at once.
 const SAVED: f64 = 3.0;
 
-/// Says how often new targets are looked for.
+/// The CPU time, in seconds, that a target takes which joins, until it is measured.
+const FIRST_JOIN: f64 = 0.0003;
+
+/// Says how often new targets are looked for, and how many may join at a time.
 #[derive(Debug)]
 pub(crate) struct LookPace {
     /// The share of one CPU that looks may take.
@@ -70,19 +73,28 @@ pub(crate) struct LookPace {
     /// The CPU time of looks at `at` that is not paid for yet, in seconds.
     owed: f64,
     at: Duration,
+    /// The CPU time of a target that joins on the mean, in seconds, with its part of the look.
+    join: f64,
 }
 
 impl LookPace {
     /// `cpu` is the budget: a share of one CPU.
     pub(crate) fn new(cpu: f64) -> Self {
-        Self { share: cpu * LOOKS, owed: 0.0, at: Duration::ZERO }
+        Self { share: cpu * LOOKS, owed: 0.0, at: Duration::ZERO, join: FIRST_JOIN }
     }
 
-    /// Takes in that the step at `now`, which looked for new targets, cost `cpu`. Returns the time to the next look.
-    pub(crate) fn looked(&mut self, now: Duration, cpu: Duration) -> Duration {
+    /// Takes in that so many targets joined in a look at `now`, which cost `cpu`, if that is known. Says how to look
+    /// from now on: targets join by a few at a time if they are more than may join.
+    pub(crate) fn looked(&mut self, now: Duration, joined: usize, cpu: Option<Duration>) -> Looks {
         let paid = self.share * now.saturating_sub(std::mem::replace(&mut self.at, now)).as_secs_f64();
-        self.owed = (self.owed - paid).max(0.0) + cpu.as_secs_f64();
-        LOOK_EVERY.max(Duration::from_secs_f64((self.owed / self.share - SAVED).max(0.0)))
+        let cost = cpu.map_or(self.join * joined as f64, |cpu| cpu.as_secs_f64());
+        if cpu.is_some() && joined > 0 {
+            self.join = f64::midpoint(self.join, cost / joined as f64);
+        }
+        self.owed = (self.owed - paid).max(0.0) + cost;
+        let gap = LOOK_EVERY.max(Duration::from_secs_f64((self.owed / self.share - SAVED).max(0.0)));
+        let left = self.share * (SAVED + gap.as_secs_f64()) - self.owed;
+        Looks { gap, most: ((left / self.join) as usize).clamp(1, MOST_JOIN) }
     }
 }
 
@@ -97,8 +109,8 @@ pub(crate) struct CpuMeter {
     helped: Duration,
     /// The CPU time of the thread that was taken in.
     counted: Duration,
-    /// CPU time of the last step.
-    step: Duration,
+    /// CPU time of the last step without that of rounds.
+    rest: Duration,
     /// CPU time of the survey under way.
     survey: Duration,
 }
@@ -109,7 +121,7 @@ impl CpuMeter {
             helpers,
             helped: Duration::ZERO,
             counted: monitor_cpu_time(),
-            step: Duration::ZERO,
+            rest: Duration::ZERO,
             survey: Duration::ZERO,
         }
     }
@@ -119,7 +131,7 @@ impl CpuMeter {
     pub(crate) fn stepped(&mut self, pacer: &mut Pacer, now: Duration, work: StepWork) -> Option<Duration> {
         let cpu = monitor_cpu_time();
         let spent = cpu.saturating_sub(std::mem::replace(&mut self.counted, cpu));
-        self.step = spent;
+        self.rest = pacer.without_rounds(work, spent);
         let helped = self.helpers.take();
         self.helped += helped;
         pacer.helped(helped);
@@ -133,9 +145,9 @@ impl CpuMeter {
         self.helped += self.helpers.take();
     }
 
-    /// The CPU time of the last step.
-    pub(crate) fn last_step(&self) -> Duration {
-        self.step
+    /// The CPU time of the last step without that of rounds.
+    pub(crate) fn last_step_without_rounds(&self) -> Duration {
+        self.rest
     }
 
     /// The CPU time of the helper threads since the last call.
@@ -184,16 +196,34 @@ mod tests {
         let milliseconds = Duration::from_millis;
         let mut cheap = LookPace::new(0.01);
         for step in 0..100 {
-            assert_eq!(cheap.looked(LOOK_EVERY * step, milliseconds(1) / 4), LOOK_EVERY);
+            assert_eq!(cheap.looked(LOOK_EVERY * step, 0, Some(milliseconds(1) / 4)).gap, LOOK_EVERY);
         }
         let mut dear = LookPace::new(0.01);
         let (mut now, mut spent) = (Duration::ZERO, Duration::ZERO);
         while now < Duration::from_secs(100) {
             spent += milliseconds(4);
-            now += dear.looked(now, milliseconds(4));
+            now += dear.looked(now, 0, Some(milliseconds(4))).gap;
         }
         let share = spent.as_secs_f64() / now.as_secs_f64();
-        assert!((0.003..0.0033).contains(&share), "{share}");
+        assert!((0.005..0.0053).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn more_targets_than_the_budget_allows_join_by_a_few_at_each_look() {
+        let join = Duration::from_micros(250);
+        let mut pace = LookPace::new(0.01);
+        let mut looks = pace.looked(Duration::ZERO, 0, Some(Duration::ZERO));
+        assert!((45..=60).contains(&looks.most), "at first, what was saved: {looks:?}");
+        let (mut now, mut joined) = (Duration::ZERO, 0);
+        for _ in 0..100 {
+            now += looks.gap;
+            joined += looks.most;
+            looks = pace.looked(now, looks.most, Some(join * looks.most as u32));
+            assert!(looks.gap < LOOK_EVERY * 2, "{looks:?}");
+        }
+        assert!(looks.most <= 2, "{looks:?}");
+        let share = (join * joined as u32).as_secs_f64() / now.as_secs_f64();
+        assert!((0.006..0.007).contains(&share), "with what was saved: {share}");
     }
 
     #[test]

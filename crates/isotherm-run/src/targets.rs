@@ -58,10 +58,10 @@ impl AddressSpace for LiveTargets {
         }
     }
 
-    fn look_for_new(&mut self) -> Result<Option<Vec<TargetSpace>>, BoxError> {
+    fn look_for_new(&mut self, most: usize) -> Result<Vec<TargetSpace>, BoxError> {
         match self {
-            Self::Processes(processes) => processes.look_for_new(),
-            Self::Physical(..) => Ok(None),
+            Self::Processes(processes) => processes.look_for_new(most),
+            Self::Physical(..) => Ok(Vec::new()),
         }
     }
 

@@ -96,12 +96,10 @@ pub struct Monitor<S, P, K, R> {
     /// The least time from one reading of the mappings to the next.
     update_gap: Duration,
     update_asked: bool,
-    /// The time from one look for new targets to the next. `None` if they are found by readings alone.
-    look_gap: Option<Duration>,
+    /// How new targets are looked for. `None` if they are found by readings alone.
+    looks: Option<Looks>,
     /// When new targets were looked for last.
     looked: Duration,
-    /// The targets, if the last look has found new ones.
-    found: Option<Vec<TargetSpace>>,
     /// The clears of the probe up to the last aggregation.
     clears: u64,
     /// When to survey. `None` if there is no survey.
@@ -128,6 +126,15 @@ pub struct Monitor<S, P, K, R> {
     snapshot: Snapshot,
 }
 
+/// How new targets are looked for, apart from readings of the mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// The time from one look to the next.
+    pub gap: Duration,
+    /// How many targets may join at a look.
+    pub most: usize,
+}
+
 /// What a step did, for a driver that measures what it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepWork {
@@ -141,10 +148,10 @@ pub struct StepWork {
     pub survey: Option<SurveyWork>,
     /// Whether the mappings were read.
     pub updated: bool,
-    /// How many targets joined then.
-    pub joined: usize,
-    /// Whether new targets were looked for. If there were, they have joined as in a reading of the mappings.
+    /// Whether new targets were looked for, without a reading of the mappings of the others.
     pub looked: bool,
+    /// How many targets joined in that reading or look.
+    pub joined: usize,
 }
 
 /// What a part of a survey did.
@@ -183,9 +190,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             updated: Duration::ZERO,
             update_gap: Duration::ZERO,
             update_asked: false,
-            look_gap: None,
+            looks: None,
             looked: Duration::ZERO,
-            found: None,
             clears: 0,
             survey: None,
             pass: None,
@@ -239,13 +245,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.update_gap = gap;
     }
 
-    /// Looks for new targets this often, also between readings of the mappings, which cost more if there are many
-    /// targets. By default, targets join when the mappings are read.
-    pub fn set_look_gap(&mut self, gap: Duration) {
-        self.look_gap = Some(gap);
+    /// Looks for new targets, apart from readings of the mappings, which cost more if there are many targets. By
+    /// default, targets join when the mappings are read.
+    pub fn set_looks(&mut self, looks: Looks) {
+        self.looks = Some(looks);
     }
 
-    /// Lets at most this many targets join at a time, if the address space finds them by itself.
+    /// Lets at most this many targets join at a reading, if the address space finds them by itself.
     pub fn set_most_join(&mut self, most: usize) {
         self.space.set_most_join(most);
     }
@@ -346,24 +352,24 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
             }
         }
-        let is_update_due = now >= self.update_due() || self.finds_new(now)?;
+        let is_update_due = now >= self.update_due();
+        let joined = if is_update_due { Vec::new() } else { self.look_for_new(now)? };
         match &self.survey {
             Some(plan) if now >= plan.due() => {
                 if !round_is_over {
                     self.look_at_samples()?;
                 }
-                if self.pass.is_some() && is_update_due {
-                    self.refresh(now)?;
-                }
                 // A survey that begins reads all mappings.
-                self.found = None;
+                if self.pass.is_some() {
+                    if is_update_due { self.refresh(now)? } else { self.join(joined, now)? }
+                }
                 if let Some(found) = self.survey(now)? {
                     self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
                 }
             }
             None if is_update_due => self.update(now)?,
             Some(_) if is_update_due => self.refresh(now)?,
-            _ => {}
+            _ => self.join(joined, now)?,
         }
         if round_is_over {
             self.begin_round(now)?;
@@ -448,17 +454,35 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// When new targets are looked for again.
     fn look_due(&self) -> Option<Duration> {
-        self.look_gap.map(|gap| self.looked + gap)
+        self.looks.map(|looks| self.looked + looks.gap)
     }
 
-    /// Looks for new targets if that is due. Returns whether there are some, which then join.
-    fn finds_new(&mut self, now: Duration) -> Result<bool, MonitorError> {
-        if self.look_due().is_none_or(|due| now < due) {
-            return Ok(false);
-        }
+    /// Looks for new targets if that is due. The probe takes in those that have appeared.
+    fn look_for_new(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
+        let Some(looks) = self.looks.filter(|looks| now >= self.looked + looks.gap) else { return Ok(Vec::new()) };
         (self.looked, self.work.looked) = (now, true);
-        self.found = self.space.look_for_new().map_err(MonitorError::Space)?;
-        Ok(self.found.is_some())
+        let mut joined = self.space.look_for_new(looks.most).map_err(MonitorError::Space)?;
+        joined.retain(|space| !space.mappings.is_empty());
+        self.work.joined = joined.len();
+        if !joined.is_empty() {
+            self.probe.join(&joined).map_err(MonitorError::Probe)?;
+        }
+        Ok(joined)
+    }
+
+    /// Gives regions to targets that a look has found. The other targets stay as they are.
+    fn join(&mut self, joined: Vec<TargetSpace>, now: Duration) -> Result<(), MonitorError> {
+        if joined.is_empty() {
+            return Ok(());
+        }
+        if self.survey.is_some() {
+            return self.join_surveyed(joined, now);
+        }
+        let known = self.regions.targets().iter().map(|target| target.space.clone());
+        let mut spaces: Vec<TargetSpace> = known.chain(joined).collect();
+        spaces.sort_by_key(|space| space.id);
+        self.regions.update(spaces, &self.attributes, self.probe.granularity());
+        Ok(())
     }
 
     /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
@@ -468,17 +492,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(())
     }
 
-    /// The targets and their mappings as they are at `now`, or as a look has just found them. The probe takes them in.
+    /// The targets and their mappings as they are at `now`. The probe takes them in.
     fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
-        let mut spaces = match self.found.take() {
-            Some(found) => found,
-            None => {
-                self.updated = now;
-                self.update_asked = false;
-                self.space.read_targets().map_err(MonitorError::Space)?
-            }
-        };
-        self.looked = now;
+        self.updated = now;
+        self.update_asked = false;
+        let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
         let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
         self.work.joined = spaces.iter().filter(|space| !known.contains(&space.id)).count();

@@ -190,7 +190,12 @@ impl Pass {
         let ended = self.surveyed.extract_if(.., |surveyed| !renew(&mut surveyed.space));
         ended.for_each(|surveyed| self.ended.add(&surveyed.found));
         self.reading.take_if(|reading| !renew(&mut reading.space));
-        for joined in living.into_values().take(self.joins) {
+        self.join(living.into_values());
+    }
+
+    /// Reads next these targets, which have joined, as far as they may be read in this survey.
+    fn join(&mut self, joined: impl IntoIterator<Item = TargetSpace>) {
+        for joined in joined.into_iter().take(self.joins) {
             self.waiting.push_front(joined);
             self.joins -= 1;
         }
@@ -418,7 +423,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let has_joined = self.work.joined > 0;
         let before = self.regions.present();
         if has_joined {
-            self.look_at_joined(&spaces, now)?;
+            let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
+            let joined = spaces.iter().filter(|space| !known.contains(&space.id)).cloned().collect();
+            self.look_at_joined(joined, now)?;
         }
         if (self.look_at_new_space()? || has_joined)
             && let Some(plan) = &mut self.survey
@@ -428,6 +435,20 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.tell_growth_soon(before, now);
         if let Some(pass) = &mut self.pass {
             pass.follow(spaces);
+        }
+        Ok(())
+    }
+
+    /// Takes in targets that have joined since the mappings were read, as a [refresh](Self::refresh) does.
+    pub(super) fn join_surveyed(&mut self, joined: Vec<TargetSpace>, now: Duration) -> Result<(), MonitorError> {
+        let before = self.regions.present();
+        self.look_at_joined(joined.clone(), now)?;
+        if let Some(plan) = &mut self.survey {
+            plan.hurry();
+        }
+        self.tell_growth_soon(before, now);
+        if let Some(pass) = &mut self.pass {
+            pass.join(joined);
         }
         Ok(())
     }
@@ -442,23 +463,22 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 
     /// Reads the pages of targets that have joined, without clearing any: as many as a part of a survey reads.
-    fn look_at_joined(&mut self, spaces: &[TargetSpace], now: Duration) -> Result<(), MonitorError> {
+    fn look_at_joined(&mut self, joined: Vec<TargetSpace>, now: Duration) -> Result<(), MonitorError> {
         let (Some(survey), Some(plan)) = (self.probe.survey(), &self.survey) else { return Ok(()) };
-        let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
         let mut left = plan.settings.part_blocks;
-        let mut joined = Vec::new();
-        for space in spaces.iter().filter(|space| !known.contains(&space.id)) {
+        let mut read = Vec::with_capacity(joined.len());
+        for space in joined {
             let mut history = PageHistory::since(began(self.started, space.id));
             if left > 0 {
                 self.blocks.clear();
                 let part = SurveyPart { most: left, ..SurveyPart::ALL };
-                survey.read(space, part, &mut self.blocks).map_err(MonitorError::Probe)?;
+                survey.read(&space, part, &mut self.blocks).map_err(MonitorError::Probe)?;
                 left = left.saturating_sub(self.blocks.len() + MORE_BLOCKS);
                 history.take(&self.blocks, now);
             }
-            joined.push((space.clone(), Arc::new(history)));
+            read.push((space, Arc::new(history)));
         }
-        self.regions.join(joined, &self.attributes);
+        self.regions.join(read, &self.attributes);
         Ok(())
     }
 

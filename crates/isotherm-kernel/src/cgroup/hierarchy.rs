@@ -169,10 +169,27 @@ impl Mount {
 /// The hierarchy is that of version 1 with the controller `memory`, or else that of version 2 (`cgroups(7)`,
 /// "/proc/pid/cgroup"). Returns `None` if the process no longer exists or the kernel has no cgroups.
 pub fn of_process(root: &Path, pid: u32) -> Option<String> {
-    let lines = read::<ProcessCGroups>(&root.join(format!("proc/{pid}/cgroup"))).ok()?.0;
-    let v1 = lines.iter().find(|line| line.controllers.iter().any(|name| name == "memory"));
-    let line = v1.or_else(|| lines.iter().find(|line| line.hierarchy == 0))?;
-    Some(line.pathname.strip_suffix(REMOVED).unwrap_or(&line.pathname).to_owned())
+    let text = std::fs::read(root.join(format!("proc/{pid}/cgroup"))).ok()?;
+    // A line has the number of the hierarchy, its controllers, and the path, which may contain colons.
+    let mut v2 = None;
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut parts = line.splitn(3, |byte| *byte == b':');
+        let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        if controllers.split(|byte| *byte == b',').any(|name| name == b"memory") {
+            return Some(without_mark(path));
+        }
+        if number == b"0" {
+            v2 = Some(path);
+        }
+    }
+    v2.map(without_mark)
+}
+
+/// The path of a cgroup as text, without the mark of a removed one.
+fn without_mark(path: &[u8]) -> String {
+    text_of(path.strip_suffix(REMOVED.as_bytes()).unwrap_or(path)).into_owned()
 }
 
 /// Whether this is a mount of the hierarchy that accounts memory.

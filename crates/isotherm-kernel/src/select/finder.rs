@@ -1,6 +1,6 @@
 //! Finds the processes of a selection as they appear.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -80,7 +80,9 @@ impl Finder {
     }
 
     /// The processes of the machine that belong to the selection at `now` and are no members: at most `most`, those
-    /// with the lowest IDs. A process that was found is found again as long as it is no member, less and less often.
+    /// with the highest IDs first, which have mostly started last. So if more processes start than may join, some are
+    /// watched soon and for all of their life, and others never. A process that was found is found again as long as it
+    /// is no member, less and less often.
     /// If the kernel reports what processes do, only those that did something or are due are checked. All processes are
     /// listed now and then.
     ///
@@ -91,7 +93,7 @@ impl Finder {
             self.containers.forget();
             self.forgotten = Some(now);
         }
-        let mut candidates = self.hear(now);
+        self.hear(now);
         if self.listed.is_none_or(|at| now >= at + LIST_EVERY) {
             let pids = process_ids(Path::new(ROOT))?;
             self.listed = Some(now);
@@ -100,9 +102,11 @@ impl Finder {
                 self.others.insert(pid, before.get(&pid).copied().unwrap_or(Other::new(now)));
             }
         }
-        candidates.extend(self.others.iter().filter(|(_, other)| now >= other.due).map(|(pid, _)| *pid));
+        let due = self.others.iter().filter(|(_, other)| now >= other.due).map(|(pid, _)| *pid);
+        // Many may be due of which few may join.
+        let mut candidates: BinaryHeap<u32> = due.collect();
         let mut found = Vec::new();
-        for pid in candidates {
+        while let Some(pid) = candidates.pop() {
             if pid == std::process::id() || is_member(pid) {
                 self.others.remove(&pid);
                 continue;
@@ -121,18 +125,17 @@ impl Finder {
         Ok(found)
     }
 
-    /// The processes that something happened to since the last time. They are due.
-    fn hear(&mut self, now: Instant) -> BTreeSet<u32> {
+    /// Makes the processes due that something happened to since the last time.
+    fn hear(&mut self, now: Instant) {
         let Some(events) = &self.events else {
             self.listed = None;
-            return BTreeSet::new();
+            return;
         };
         let heard = events.take();
         if !heard.is_all {
             self.listed = None;
         }
-        self.others.extend(heard.pids.iter().map(|pid| (*pid, Other::new(now))));
-        heard.pids
+        self.others.extend(heard.pids.into_iter().map(|pid| (pid, Other::new(now))));
     }
 }
 

@@ -61,6 +61,17 @@ impl BpfProbe {
         Ok(refusals)
     }
 
+    /// Holds these targets, too, which are new. One that refuses access is opened again when the mappings are read.
+    pub(super) fn hold_more(&mut self, joined: &[TargetSpace]) -> Result<(), BpfError> {
+        self.sweeps_end = Instant::now() + LONGEST;
+        for space in joined {
+            let (target, _) = self.renew(space, None)?;
+            self.targets.push(target);
+        }
+        self.targets.sort_by_key(|target| target.id);
+        Ok(())
+    }
+
     /// The identity of a target's address space, or `None` if the target has ended or refuses access. It changes when
     /// the target calls exec.
     pub(crate) fn address_space(&self, target: TargetId) -> Option<u64> {

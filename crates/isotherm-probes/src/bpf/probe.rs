@@ -339,6 +339,10 @@ impl AccessProbe for BpfProbe {
         }
     }
 
+    fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
+        Ok(self.hold_more(joined)?)
+    }
+
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         self.look_up(samples)?;
         if self.sweeps && self.sweep(samples)? {

@@ -307,6 +307,15 @@ impl AccessProbe for IdleProbe {
         }
     }
 
+    fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
+        for space in joined {
+            // One that refuses access is opened again at the next update.
+            let (target, _) = Target::open(&self.root, space)?;
+            self.targets.push(target);
+        }
+        Ok(())
+    }
+
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
         self.find(samples).map_err(IdleError::from)?;
         self.note_accesses().map_err(IdleError::from)?;

@@ -149,7 +149,7 @@ impl Driver {
             told_left_out: false,
             surveys_follow,
             much_unknown: false,
-            looks: targets.are_open().then(|| LookPace::new(pace.budget.cpu)),
+            looks: targets.are_open().then(|| LookPace::new(if pace.has_budget { pace.budget.cpu } else { 1.0 })),
         }
     }
 
@@ -168,9 +168,10 @@ impl Driver {
         let work = monitor.work();
         let survey_cpu = self.meter.stepped(&mut self.pacer, now, work);
         if let Some(looks) = self.looks.as_mut().filter(|_| work.looked || now.is_zero()) {
-            let is_alone = work.looked && work.survey.is_none();
-            let cost = if is_alone { self.meter.last_step() } else { Duration::ZERO };
-            monitor.set_look_gap(looks.looked(now, cost));
+            let is_alone = work.looked && work.survey.is_none() && !work.updated;
+            let cost = is_alone.then(|| self.meter.last_step_without_rounds());
+            let joined = if work.looked { work.joined } else { 0 };
+            monitor.set_looks(looks.looked(now, joined, cost));
         }
         let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
@@ -198,7 +199,7 @@ impl Driver {
                 outlet.send(Event::Notice(Notice::new(Severity::Warning, &left_out)));
             }
         }
-        if work.updated {
+        if work.updated || work.looked {
             for news in self.processes.take_news() {
                 outlet.send(Event::Notice(Notice::new(Severity::Warning, &news)));
             }
