@@ -68,7 +68,7 @@ impl Pages {
         self.at_end.retain(|id| targets.binary_search_by_key(id, |target| target.id).is_ok());
     }
 
-    /// Begins a survey of `targets`, which are sorted by ID. They are those of the last call of [`keep`](Self::keep).
+    /// Begins a survey of `targets`, which are sorted by ID.
     pub(super) fn begin(&mut self, targets: &[Target], (mode, limits): (SharedMemory, SharedLimits)) {
         (self.shared.mode, self.shared.limits) = (mode, limits);
         self.shared.begin(targets);
