@@ -139,10 +139,6 @@ const WINDOW_STEP: Duration = Duration::from_millis(200);
 /// How many steps a window has, with the one that has begun.
 const WINDOW_STEPS: usize = 51;
 
-/// The longest time that a part of a survey, or a reading of the mappings, that is due waits because much was spent
-/// recently.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
-
 /// Shares the budget out. See the documentation of the module.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -349,8 +345,8 @@ impl Controller {
     }
 
     /// The earliest time at which a piece of work that costs `cpu` keeps the last ten seconds within the budget. If
-    /// there is too much other work, that time moves on with the clock: work that is due waits for [`LONGEST_WAIT`] at
-    /// most.
+    /// there is too much other work, that time moves on with the clock, so that work that is due does not wait for it
+    /// for ever: see [`SurveySettings::postpone`].
     pub(crate) fn earliest(&self, cpu: Duration, sampling: Duration) -> Duration {
         let most = WINDOW.as_secs_f64() * self.budget.cpu - cpu.as_secs_f64();
         // What is done meanwhile.

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::budget::{LONGEST_WAIT, START};
-use crate::survey::SurveySettings;
+use crate::budget::START;
+use crate::survey::{LONGEST_WAIT, SurveySettings};
 use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, StepWork};
 
 /// How a monitor is paced.

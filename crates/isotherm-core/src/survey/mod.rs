@@ -54,7 +54,7 @@ pub use panel::Panel;
 pub(crate) use plan::{Learned, SurveyPlan};
 pub use region_pages::RegionPages;
 pub use settings::SurveySettings;
-pub(crate) use settings::{CLEAR_BLOCK, CLEAR_PAGE};
+pub(crate) use settings::{CLEAR_BLOCK, CLEAR_PAGE, LONGEST_WAIT};
 pub use snapshot::{SurveyCost, SurveySnapshot, TargetSurvey};
 pub use states::BlockStates;
 pub use sums::{MappingSums, PageSums, TotalSums};

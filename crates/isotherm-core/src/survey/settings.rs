@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::budget::LONGEST_WAIT;
-
 /// How often to survey, how much of a survey is done at a time, and what it may cost the targets.
 ///
 /// A survey that reads more than [`part_blocks`](Self::part_blocks) is done in parts, one after the other, so that no
@@ -45,6 +43,10 @@ pub(crate) const CLEAR_PAGE: f64 = 0.016;
 
 /// To clear pages of a block takes the time of so many pages more: 5 µs.
 pub(crate) const CLEAR_BLOCK: f64 = 78.0;
+
+/// The longest time that a part of a survey, or a reading of the mappings, that is due waits because much was spent
+/// recently.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 impl Default for SurveySettings {
     /// A survey each second, in one part, which costs targets at most half a percent of a CPU.

@@ -71,7 +71,7 @@ impl Pages {
     /// Begins a survey of `targets`, which are sorted by ID.
     pub(super) fn begin(&mut self, targets: &[Target], (mode, limits): (SharedMemory, SharedLimits)) {
         (self.shared.mode, self.shared.limits) = (mode, limits);
-        self.shared.begin(targets);
+        self.shared.begin(targets.iter().map(|target| target.id));
         self.aging.begin(targets, mode);
         self.large.begin();
         self.at_end.clear();

@@ -23,6 +23,8 @@ pub(super) const CHECK: u64 = 8;
 /// What is known about the pages of a target.
 #[derive(Debug, Default)]
 struct Known {
+    /// Whether a survey has begun since the target joined.
+    surveyed: bool,
     blocks: BTreeMap<u64, Sharing>,
     /// The name of the mapping with most of them. Targets with the same name take turns.
     name: Arc<str>,
@@ -97,7 +99,7 @@ pub(super) struct SharedPages {
 
 impl SharedPages {
     /// Begins a survey of the targets with these IDs.
-    pub(super) fn begin(&mut self, targets: &[Target]) {
+    pub(super) fn begin(&mut self, targets: impl Iterator<Item = TargetId>) {
         self.survey += 1;
         self.waited.clear();
         if std::mem::take(&mut self.too_long) {
@@ -107,10 +109,14 @@ impl SharedPages {
         if self.survey.is_multiple_of(CHECK) {
             self.targets.values_mut().for_each(|known| known.blocks.clear());
         }
-        if targets.iter().any(|target| !self.targets.contains_key(&target.id)) {
+        let mut has_joined = false;
+        for target in targets {
+            let known = self.targets.entry(target).or_default();
+            has_joined |= !std::mem::replace(&mut known.surveyed, true);
+        }
+        if has_joined {
             // The new process may map what was exclusive.
             self.targets.values_mut().for_each(Known::doubt);
-            targets.iter().for_each(|target| _ = self.targets.entry(target.id).or_default());
         }
     }
 
@@ -356,6 +362,20 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_joins_may_share_what_was_exclusive() {
+        let [old, new] = [1, 2].map(|pid| TargetId::process(pid, Duration::ZERO));
+        let mut shared = SharedPages::default();
+        shared.begin([old].into_iter());
+        shared.learn(old, 0, PageBits::NONE, PageBits::ALL);
+        shared.begin([old].into_iter());
+        assert_eq!(shared.known(old, 0), PageBits::ALL);
+        // The new process is looked at when it joins, before the next survey begins.
+        shared.learn(new, 0, PageBits::ALL, PageBits::NONE);
+        shared.begin([old, new].into_iter());
+        assert_eq!((shared.known(old, 0), shared.known(new, 0)), (PageBits::NONE, PageBits::ALL));
+    }
 
     #[test]
     fn processes_take_turns_if_all_of_them_would_wait_for_too_long() {
