@@ -33,8 +33,8 @@ fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     let (mut used, idle) = pages();
     let ended = AtomicBool::new(false);
     let pid = std::process::id().to_string();
-    // A build without optimisation needs more than the default budget, and so does a machine on which it is expensive to
-    // set accessed bits again.
+    // A build without optimisation needs more than the default budgets, and so does a machine on which it is expensive
+    // to set accessed bits again.
     let budgets = ["--cpu-budget", "50%", "--target-budget", "20%"];
     let how = ["record", "-q", "--probe", "bpf", "--survey", "1s", "--duration", "8s", "--pid"];
     let ran = std::thread::scope(|scope| {
