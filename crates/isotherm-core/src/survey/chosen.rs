@@ -92,6 +92,34 @@ mod tests {
     use crate::survey::{BLOCK_SIZE, BlockPages, PageHistory};
     use crate::{AddrRange, PAGE_SIZE};
 
+    /// How many of the pages of eight new blocks are cleared if the target may access 1,024 pages again, and has 24
+    /// more blocks that were idle in the last interval.
+    fn cleared_of_new(with_idle: bool) -> usize {
+        let block = |nth: u64, accessed| BlockPages {
+            start: nth * BLOCK_SIZE,
+            present: PageBits::ALL,
+            accessed,
+            ..BlockPages::default()
+        };
+        let idle = (0..if with_idle { 24 } else { 0 }).map(|nth| block(nth, PageBits::NONE));
+        let new = (100..108).map(|nth| block(nth, PageBits::ALL));
+        let found: Vec<BlockPages> = idle.clone().chain(new).collect();
+        let mut history = PageHistory::since(Some(Duration::ZERO));
+        history.take(&idle.collect::<Vec<_>>(), Duration::from_secs(1));
+        history.take(&found, Duration::from_secs(2));
+        let mut update = Arc::new(history).update(Duration::from_secs(3));
+        update.take(&found);
+        let limits = ClearLimits { again: 1024.0, clears: f64::INFINITY };
+        let chosen = update.choose(limits, &mut Pcg64Mcg::seed_from_u64(1));
+        chosen.blocks.iter().map(|block| block.pages.count()).sum()
+    }
+
+    #[test]
+    fn new_memory_is_expected_to_be_accessed_again_as_the_rest_of_the_memory_is() {
+        // All that is known was accessed in the last interval, or a quarter.
+        assert_eq!((cleared_of_new(false), cleared_of_new(true)), (1024, 4096));
+    }
+
     #[test]
     fn pages_that_the_kernel_did_not_clear_are_observed_once_it_does() {
         const MOVED: u64 = 4;
