@@ -1,7 +1,7 @@
 //! Paces a monitor: takes the cost of its steps, and returns the intervals and settings that keep it within the budget.
 //!
 //! The driver of a monitor measures the CPU time of each step and hands it in. It then sets the answers in the monitor:
-//! the survey settings, the sparing, the gap between readings of the mappings, and the attributes.
+//! the survey settings, which rounds have samples, the gap between readings of the mappings, and the attributes.
 
 use std::time::Duration;
 

@@ -492,14 +492,19 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(())
     }
 
+    /// Those of `spaces` whose target has no regions yet.
+    fn unknown<'a>(&self, spaces: &'a [TargetSpace]) -> impl Iterator<Item = &'a TargetSpace> + use<'a, S, P, K, R> {
+        let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
+        spaces.iter().filter(move |space| !known.contains(&space.id))
+    }
+
     /// The targets and their mappings as they are at `now`. The probe takes them in.
     fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
         self.updated = now;
         self.update_asked = false;
         let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
         spaces.retain(|space| !space.mappings.is_empty());
-        let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
-        self.work.joined = spaces.iter().filter(|space| !known.contains(&space.id)).count();
+        self.work.joined = self.unknown(&spaces).count();
         self.probe.update(&spaces).map_err(MonitorError::Probe)?;
         self.work.updated = true;
         Ok(spaces)

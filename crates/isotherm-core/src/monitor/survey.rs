@@ -1,6 +1,6 @@
 //! A survey of all pages: each target is read part by part, and of each part some pages that were accessed are cleared.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -423,9 +423,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let has_joined = self.work.joined > 0;
         let before = self.regions.present();
         if has_joined {
-            let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
-            let joined = spaces.iter().filter(|space| !known.contains(&space.id)).cloned().collect();
-            self.look_at_joined(joined, now)?;
+            self.look_at_joined(self.unknown(&spaces).cloned().collect(), now)?;
         }
         if (self.look_at_new_space()? || has_joined)
             && let Some(plan) = &mut self.survey

@@ -64,8 +64,9 @@ pub(super) struct Pages {
 impl Pages {
     /// Forgets all targets but these, which are sorted by ID.
     pub(super) fn keep(&mut self, targets: &[Target]) {
-        self.shared.keep(targets);
-        self.at_end.retain(|id| targets.binary_search_by_key(id, |target| target.id).is_ok());
+        let is_target = |id: &TargetId| targets.binary_search_by_key(id, |target| target.id).is_ok();
+        self.shared.keep(is_target);
+        self.at_end.retain(is_target);
     }
 
     /// Begins a survey of `targets`, which are sorted by ID.

@@ -120,9 +120,9 @@ impl SharedPages {
         }
     }
 
-    /// Forgets all targets but these, which are sorted by ID.
-    pub(super) fn keep(&mut self, targets: &[Target]) {
-        self.targets.retain(|id, _| targets.binary_search_by_key(id, |target| target.id).is_ok());
+    /// Forgets all other targets.
+    pub(super) fn keep(&mut self, is_target: impl Fn(&TargetId) -> bool) {
+        self.targets.retain(|id, _| is_target(id));
     }
 
     /// Shared memory that this survey has left out.
