@@ -170,9 +170,12 @@ fn a_goal_of_a_node_is_reached_and_not_exceeded() {
     let ran = run(&mut acting("goal", &scheme("down", &condition, memory.range()), &[std::process::id()], "12s"));
     assert_eq!(ran.status, 0, "{ran:?}");
     println!("{}", ran.err);
-    let moved = reports("goal")[0].total.applied_bytes;
-    // Other programs use and free a little of the node meanwhile.
-    assert!((16 * MIB..64 * MIB).contains(&moved), "{moved}: {:?}", reports("goal")[0]);
+    let down = &reports("goal")[0];
+    let moved = down.total.applied_bytes;
+    assert!((8 * MIB..112 * MIB).contains(&moved), "{moved}: {down:?}");
+    // How much has to move depends on what other programs use of the node meanwhile: what is free at the end does not.
+    let beyond = (down.goal_score.unwrap() - 1.0) * wanted * fast.size as f64 / MIB as f64;
+    assert!((-8.0..16.0).contains(&beyond), "{beyond} MiB beyond the goal: {down:?}");
     memory.check(&[0]);
 }
 

@@ -100,14 +100,20 @@ fn memory_goes_to_the_other_node_of_a_tier_if_the_nearest_is_full() {
         [("demoted", "action: demote"), ("named", "action: migrate_cold, target_node: {first_with_room: [1, 2]}")]
     {
         // Filled anew each time: other programs use some of the room in between.
-        let _filling = Filling::down_to(NEAR, 44 * MIB);
-        let down = format!("access_rate: 0%, age: {{min: 1s}}, {action}, quota: {{bytes: 32M}}");
-        let run = Running::start(&mut acting(name, &scheme("down", &down, range), &[std::process::id()], "2m"));
+        let _filling = Filling::down_to(NEAR, 46 * MIB);
+        // What is on a slow node stays there: without the filter on nodes, it goes on to the next tier.
+        let down = format!(
+            "- {{name: down, access_rate: 0%, age: {{min: 1s}}, {action}, quota: {{bytes: 32M}}, \
+             filters: [{{reject: {{not: {{node: {FAST}}}}}}}, {{allow: {{address: [{:#x}, {:#x}]}}}}]}}\n",
+            range.start(),
+            range.end()
+        );
+        let run = Running::start(&mut acting(name, &down, &[std::process::id()], "2m"));
         eventually("all memory has left the fast node", || shares(range)[0] < 0.05);
         end(run);
         let [_, near, other, _] = shares(range);
         println!("{name}: {near:.2} on the nearest node, {other:.2} on the other");
-        assert!(near > 0.1 && near < 0.5 && other > 0.5, "{:?}", shares(range));
+        assert!(near > 0.05 && other > 0.1 && near + other > 0.94, "{:?}", shares(range));
         assert!(reports(name)[0].total.applied_bytes > 30 * MIB);
         let up = "access_rate: 0%, age: {min: 1s}, action: migrate_cold, target_node: 0";
         let run = Running::start(&mut acting("back", &scheme("up", up, range), &[std::process::id()], "2m"));
