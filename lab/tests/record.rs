@@ -66,9 +66,13 @@ fn the_probe_refs_records() {
     let summary = &report("summary", &recording)[0];
     assert_eq!(summary["recording"]["granularity"], "mapping");
     let wss = &report("wss", &recording)[0];
-    let median = wss["percentiles"]["50"].as_u64().unwrap();
+    // A slow machine takes some surveys to write the areas, of 128 MiB, once.
+    let surveys = wss["over_time"].as_array().unwrap().iter();
+    let written = surveys.filter(|survey| survey["present_bytes"].as_u64().unwrap() > 130 << 20);
+    let mut accessed: Vec<u64> = written.map(|survey| survey["bytes"].as_u64().unwrap()).collect();
+    accessed.sort_unstable();
     // Beside the hot area, the workload accesses its code, stack and libraries.
-    assert!((15 << 20..32 << 20).contains(&median), "{wss}");
+    assert!((15 << 20..32 << 20).contains(accessed.get(accessed.len() / 2).unwrap()), "{wss}");
 }
 
 #[test]
