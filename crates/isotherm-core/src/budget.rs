@@ -10,7 +10,8 @@
 //!   the next one. CPU time spent beyond that is saved again within seconds, in proportion, so that intervals change
 //!   smoothly.
 //! - *The window.* A part of a survey, or a reading of the mappings, waits if it would make the last ten seconds exceed
-//!   the budget. So several expensive pieces of work do not fall into the same ten seconds.
+//!   the budget, and fewer targets join at a time. So several expensive pieces of work do not fall into the same ten
+//!   seconds.
 //!
 //! The first two seconds are not counted, because much is unknown then.
 
@@ -193,10 +194,15 @@ impl Window {
         self.spent[self.step % WINDOW_STEPS] += cpu;
     }
 
+    /// What was spent in the last ten seconds.
+    fn sum(&self) -> f64 {
+        self.spent.iter().sum()
+    }
+
     /// The earliest time from `now` on at which no more than `most` was spent in the last ten seconds, if `rate` is the
     /// share of a CPU that is spent until then. At most ten seconds after `now`.
     fn below(&self, now: Duration, most: f64, rate: f64) -> Duration {
-        let mut spent: f64 = self.spent.iter().sum();
+        let mut spent = self.sum();
         for left in 0..WINDOW_STEPS {
             let at = if left == 0 { now } else { WINDOW_STEP * (self.step + left) as u32 };
             if spent + at.saturating_sub(now).as_secs_f64() * rate <= most {
@@ -352,6 +358,12 @@ impl Controller {
         // What is done meanwhile.
         let rate = self.shares(sampling).1.min(self.sampling_need(sampling)) + self.other;
         self.window.below(self.now, most, rate)
+    }
+
+    /// How much may be spent at once, so that with the next part of a survey the last ten seconds keep the budget.
+    pub(crate) fn left(&self) -> Duration {
+        let left = WINDOW.as_secs_f64() * self.budget.cpu - self.window.sum() - self.expected_part();
+        Duration::from_secs_f64(left.max(0.0))
     }
 
     /// The shares of one CPU for surveys and for samples.

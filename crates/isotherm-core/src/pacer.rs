@@ -217,6 +217,11 @@ impl Pacer {
         if self.has_budget { self.most_join as usize } else { MOST_JOIN }
     }
 
+    /// The CPU time that may be spent at once on targets that join, without exceeding the budget over ten seconds.
+    pub fn left(&self) -> Duration {
+        if self.has_budget { self.controller.left().saturating_sub(self.other) } else { Duration::MAX }
+    }
+
     /// The number of rounds of which one has samples from now on.
     pub fn every(&mut self, attributes: Attributes) -> u32 {
         if self.bounds_samples { self.controller.every(attributes.sampling(), attributes.samples()) } else { 1 }

@@ -84,8 +84,9 @@ impl LookPace {
     }
 
     /// Takes in that so many targets joined in a look at `now`, which cost `cpu`, if that is known. Says how to look
-    /// from now on: targets join by a few at a time if they are more than may join.
-    pub(crate) fn looked(&mut self, now: Duration, joined: usize, cpu: Option<Duration>) -> Looks {
+    /// from now on: targets join by a few at a time if they are more than may join. `most` is the CPU time that the
+    /// whole budget leaves for them.
+    pub(crate) fn looked(&mut self, now: Duration, joined: usize, cpu: Option<Duration>, most: Duration) -> Looks {
         let paid = self.share * now.saturating_sub(std::mem::replace(&mut self.at, now)).as_secs_f64();
         let cost = cpu.map_or(self.join * joined as f64, |cpu| cpu.as_secs_f64());
         if cpu.is_some() && joined > 0 {
@@ -93,7 +94,7 @@ impl LookPace {
         }
         self.owed = (self.owed - paid).max(0.0) + cost;
         let gap = LOOK_EVERY.max(Duration::from_secs_f64((self.owed / self.share - SAVED).max(0.0)));
-        let left = self.share * (SAVED + gap.as_secs_f64()) - self.owed;
+        let left = (self.share * (SAVED + gap.as_secs_f64()) - self.owed).min(most.as_secs_f64());
         Looks { gap, most: ((left / self.join) as usize).clamp(1, MOST_JOIN) }
     }
 }
@@ -196,13 +197,13 @@ mod tests {
         let milliseconds = Duration::from_millis;
         let mut cheap = LookPace::new(0.01);
         for step in 0..100 {
-            assert_eq!(cheap.looked(LOOK_EVERY * step, 0, Some(milliseconds(1) / 4)).gap, LOOK_EVERY);
+            assert_eq!(cheap.looked(LOOK_EVERY * step, 0, Some(milliseconds(1) / 4), Duration::MAX).gap, LOOK_EVERY);
         }
         let mut dear = LookPace::new(0.01);
         let (mut now, mut spent) = (Duration::ZERO, Duration::ZERO);
         while now < Duration::from_secs(100) {
             spent += milliseconds(4);
-            now += dear.looked(now, 0, Some(milliseconds(4))).gap;
+            now += dear.looked(now, 0, Some(milliseconds(4)), Duration::MAX).gap;
         }
         let share = spent.as_secs_f64() / now.as_secs_f64();
         assert!((0.005..0.0053).contains(&share), "{share}");
@@ -212,18 +213,20 @@ mod tests {
     fn more_targets_than_the_budget_allows_join_by_a_few_at_each_look() {
         let join = Duration::from_micros(250);
         let mut pace = LookPace::new(0.01);
-        let mut looks = pace.looked(Duration::ZERO, 0, Some(Duration::ZERO));
+        let mut looks = pace.looked(Duration::ZERO, 0, Some(Duration::ZERO), Duration::MAX);
         assert!((45..=60).contains(&looks.most), "at first, what was saved: {looks:?}");
         let (mut now, mut joined) = (Duration::ZERO, 0);
         for _ in 0..100 {
             now += looks.gap;
             joined += looks.most;
-            looks = pace.looked(now, looks.most, Some(join * looks.most as u32));
+            looks = pace.looked(now, looks.most, Some(join * looks.most as u32), Duration::MAX);
             assert!(looks.gap < LOOK_EVERY * 2, "{looks:?}");
         }
         assert!(looks.most <= 2, "{looks:?}");
         let share = (join * joined as u32).as_secs_f64() / now.as_secs_f64();
         assert!((0.006..0.007).contains(&share), "with what was saved: {share}");
+        // Other work has used up the budget of the last ten seconds.
+        assert_eq!(pace.looked(now + Duration::from_secs(10), 0, Some(Duration::ZERO), Duration::ZERO).most, 1);
     }
 
     #[test]
