@@ -21,6 +21,7 @@ pub fn describe(scheme: &Scheme) -> String {
     let parts = [
         Some(describe_condition(&scheme.condition)),
         Some(applied),
+        (scheme.looks == 1).then(|| "One look that finds memory accessed is enough.".into()),
         filters(&scheme.filters),
         limits(&scheme.quota, scheme.action),
         goals(&scheme.quota),
@@ -136,13 +137,14 @@ fn limits(quota: &Quota, action: Action) -> Option<String> {
         [] => "on as much memory as its goals need".into(),
         limits => limits.join(" and "),
     };
+    let together = quota.owner().map(|owner| format!(", together with {owner}")).unwrap_or_default();
     let order = match action.kind().order() {
         Order::ColdestFirst => "coldest",
         Order::HottestFirst => "hottest",
     };
     let weights = quota.weights();
     Some(format!(
-        "In each {}, it acts {amount}, {order} regions first (weights: size {}, access rate {}, age {}).",
+        "In each {}, it acts {amount}{together}, {order} regions first (weights: size {}, access rate {}, age {}).",
         period(quota),
         weights.size(),
         weights.rate(),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Condition, Destinations, Filter, FilterKind, Goal, Metric, NodePart, PageKind, Pattern, Quota, QuotaError, Scheme,
-    Watermarks, Weights,
+    Action, Condition, Destinations, Filter, FilterKind, Goal, Metric, Moves, NodePart, PageKind, Pattern, Quota,
+    QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
 };
+use isotherm_core::tiering::LOOKS;
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
 
 use crate::common::{
@@ -19,13 +20,14 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 11] = [
+const SCHEME: [&str; 12] = [
     "name",
     "size",
     "access_rate",
     "age",
     "action",
     "target_node",
+    "looks",
     "inside",
     "apply_interval",
     "quota",
@@ -44,11 +46,22 @@ pub(crate) fn schemes(root: &Node, diagnostics: &mut Diagnostics) -> Vec<Scheme>
         return Vec::new();
     };
     let mut names = Names::default();
-    let schemes = items.iter().enumerate().map(|(i, node)| scheme(node, i, &mut names, diagnostics)).collect();
+    let mut schemes = Vec::with_capacity(items.len());
+    for (index, node) in items.iter().enumerate() {
+        let read = scheme(node, index, &schemes, &mut names, diagnostics);
+        schemes.push(read);
+    }
     at_least_one(schemes, list.position, diagnostics)
 }
 
-fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagnostics) -> Option<Scheme> {
+/// Reads a scheme. `before` are the schemes before it in the document, as far as they could be read.
+fn scheme(
+    node: &Node,
+    index: usize,
+    before: &[Option<Scheme>],
+    names: &mut Names,
+    diagnostics: &mut Diagnostics,
+) -> Option<Scheme> {
     let fields = Fields::open(node, "a scheme", &SCHEME, diagnostics)?;
     let given = fields.get("name").and_then(|node| Some((node.text("a name", diagnostics)?, node.position)));
     let name = names.name(given, index, node.position, diagnostics);
@@ -69,19 +82,35 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
     };
     let apply_interval =
         fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
-    let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, diagnostics));
+    let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
+    let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, before, diagnostics));
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
     let filters = fields.get_or("filters", Vec::new(), |node| node.list("filters", diagnostics, filter));
     Some(Scheme {
         name: name.into(),
         condition: condition?,
         action: action?,
+        looks: looks?,
         inside: inside?,
         apply_interval: apply_interval?,
         quota: quota?,
         watermarks: watermarks?,
         filters: filters?,
     })
+}
+
+/// How many looks must have found hot memory accessed before it is moved.
+fn looks(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<u32> {
+    const HOW_MANY: &str = "a number of looks: 1 or 2";
+    if let Some(action) = action
+        && action.kind().moves() != Some(Moves::Hot)
+    {
+        return diagnostics.fail(node.position, format!("the action {action} has no looks; leave them out"));
+    }
+    let read = |text: &str| {
+        text.parse().ok().filter(|looks| (1..=LOOKS).contains(looks)).ok_or_else(|| QuantityError::form(HOW_MANY, text))
+    };
+    node.scalar(HOW_MANY, diagnostics, read)
 }
 
 /// One node, a list of nodes with weights, or nodes of which the first that has room is meant.
@@ -116,9 +145,12 @@ fn condition(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Condi
     Some(Condition { size: size?, rate: rate?, age: age? })
 }
 
-fn quota(node: &Node, diagnostics: &mut Diagnostics) -> Option<Quota> {
-    let known = ["bytes", "time", "period", "weights", "goals"];
+fn quota(node: &Node, before: &[Option<Scheme>], diagnostics: &mut Diagnostics) -> Option<Quota> {
+    let known = ["shared_with", "bytes", "time", "period", "weights", "goals"];
     let fields = Fields::open(node, "a quota", &known, diagnostics)?;
+    if let Some(owner) = fields.get("shared_with") {
+        return shared_quota(&fields, owner, before, diagnostics);
+    }
     let bytes = fields.get_or("bytes", None, |node| {
         node.scalar(A_SIZE, diagnostics, |text| match units::parse_bytes(text) {
             Ok(0) => Err(QuotaError::Nothing.to_string()),
@@ -153,6 +185,34 @@ fn quota(node: &Node, diagnostics: &mut Diagnostics) -> Option<Quota> {
     match Quota::new(bytes, time, period, weights?, goals) {
         Ok(quota) => Some(quota),
         Err(error) => diagnostics.fail(node.position, error.to_string()),
+    }
+}
+
+/// The quota of an earlier scheme, `owner`, with weights and goals of its own.
+fn shared_quota(
+    fields: &Fields<'_>,
+    owner: &Node,
+    before: &[Option<Scheme>],
+    diagnostics: &mut Diagnostics,
+) -> Option<Quota> {
+    for limit in ["bytes", "time", "period"] {
+        if let Some(node) = fields.get(limit) {
+            let message = format!("a shared quota has the {limit} of the other scheme; leave this out");
+            return diagnostics.fail(node.position, message);
+        }
+    }
+    let weights = fields.get_or("weights", Weights::DEFAULT, |node| weights(node, diagnostics));
+    let goals = fields.get_or("goals", Vec::new(), |node| node.list("goals", diagnostics, goal));
+    let (weights, goals) = (weights?, goals?);
+    let name = owner.text("the name of a scheme", diagnostics)?;
+    let known = || before.iter().flatten();
+    let owner_quota = known().find(|scheme| *scheme.name == *name).map(|scheme| scheme.quota.clone());
+    let quota = owner_quota.unwrap_or(Quota::UNLIMITED).shared(name.into(), weights, goals);
+    match quota.owner_among(known()) {
+        Ok(_) => Some(quota),
+        // The scheme that is meant may be one that could not be read. Then there is a message about it.
+        Err(SharedQuotaError::NotBefore(_)) if before.iter().any(Option::is_none) => None,
+        Err(error) => diagnostics.fail(owner.position, error.to_string()),
     }
 }
 

@@ -55,6 +55,24 @@ fn actions() {
 }
 
 #[test]
+fn shared_quotas_and_looks() {
+    let after = |first: &str, quota: &str| {
+        format!("- {{name: a, action: cold{first}}}\n- {{name: b, action: cold, quota: {quota}}}\n")
+    };
+    let limited = ", quota: {bytes: 1M}";
+    assert!(parse("f", &after(limited, "{shared_with: a}")).is_ok());
+    wrong(&after(limited, "{shared_with: b}"), &[(2, 48, "no scheme before this one has the name \"b\"")]);
+    wrong(&after("", "{shared_with: a}"), &[(2, 48, "has no bytes and no time to share")]);
+    wrong(&after(limited, "{shared_with: a, time: 1ms}"), &[(2, 57, "has the time of the other scheme; leave this")]);
+    let third = "- {name: c, action: cold, quota: {shared_with: b}}\n";
+    wrong(&(after(limited, "{shared_with: a}") + third), &[(3, 48, "\"b\" shares the quota of another scheme")]);
+    // What is wrong with the owner is told once.
+    wrong(&after(", quota: {bytes: 0}", "{shared_with: a}"), &[(1, 42, "a quota of zero")]);
+    wrong("schemes:\n  - action: promote\n    looks: 3\n", &[(3, 12, "a number of looks: 1 or 2")]);
+    field("looks: 1", 12, "the action pageout has no looks");
+}
+
+#[test]
 fn target_nodes() {
     let to = |more: &str| format!("schemes:\n  - action: migrate_cold\n    {more}\n");
     wrong(

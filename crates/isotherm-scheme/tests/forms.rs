@@ -96,6 +96,7 @@ fn every_field_means_what_it_says() {
             age: ClosedInterval::new(Duration::ZERO, SECOND * 3600).unwrap(),
         },
         action: Action::WillNeed,
+        looks: 2,
         inside: true,
         apply_interval: Some(SECOND * 2),
         quota: Quota::new(Some(10 << 20), Some(millis(5)), millis(500), weights, goals).unwrap(),
@@ -183,7 +184,19 @@ const BETWEEN_NODES: &str = "
   quota: {goals: [{node_mem_used: {node: 0, value: 99%}}, {node_mem_used: {node: 1, value: 98%}}]}
 - {name: to several, action: migrate_cold, target_node: [{node: 1, weight: 3}, {node: 2}]}
 - {name: to the first, action: migrate_cold, target_node: {first_with_room: [3, 2]}}
+- name: what is left
+  action: promote
+  looks: 1
+  quota: {shared_with: down, goals: [{node_mem_used: {node: 0, value: 95%}}]}
 ";
+
+#[test]
+fn a_shared_quota_has_the_limits_of_an_earlier_scheme_and_goals_of_its_own() {
+    let schemes = parse("f", BETWEEN_NODES).unwrap();
+    let (owner, last) = (&schemes[0], schemes.last().unwrap());
+    assert_eq!((last.quota.owner(), last.quota.bytes()), (Some(&*owner.name), owner.quota.bytes()));
+    assert_eq!((last.quota.goals().len(), last.looks), (1, 1));
+}
 
 #[test]
 fn nodes_to_move_memory_to_are_read_in_yaml_and_in_one_line() {

@@ -77,9 +77,18 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "migrate_cold", "target_node": "1"}),
         json!({"action": "migrate_cold", "target_node": [{"node": 0, "weight": 3}, {"node": "1", "weight": null}]}),
         json!({"action": "migrate_cold", "target_node": {"first_with_room": [1, "0"]}}),
+        json!({"action": "promote", "looks": 1}),
+        json!({"action": "stat", "looks": null, "quota": {"shared_with": null, "bytes": 4096}}),
     ] {
         both(&json!({"schemes": [scheme]}), true);
         both(&json!([scheme]), true);
+    }
+    let owner = json!({"name": "a", "action": "stat", "quota": {"bytes": "1M"}});
+    for quota in [
+        json!({"shared_with": "a"}),
+        json!({"shared_with": "a", "period": null, "goals": [{"free_memory": "5%"}], "weights": {"age": 1}}),
+    ] {
+        both(&json!([owner, {"action": "stat", "quota": quota}]), true);
     }
 }
 
@@ -116,6 +125,10 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "stat", "access_rate": 5}),
         json!({"action": "stat", "inside": "maybe"}),
         json!({"action": "stat", "quota": {}}),
+        json!({"action": "stat", "quota": {"shared_with": null}}),
+        json!({"action": "stat", "looks": 2}),
+        json!({"action": "promote", "looks": 0}),
+        json!({"action": "promote", "looks": 3}),
         json!({"action": "stat", "quota": {"bytes": "1M", "weights": {"size": 1001}}}),
         json!({"action": "stat", "quota": {"goals": [{"psi": "1ms"}]}}),
         json!({"action": "stat", "quota": {"goals": [{"psi_some": "1ms", "free_memory": "5%"}]}}),
@@ -128,6 +141,12 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "stat", "filters": [{"reject": {"process": "init"}}]}),
     ] {
         both(&json!({"schemes": [scheme]}), false);
+    }
+    let owner = json!({"name": "a", "action": "stat", "quota": {"bytes": "1M"}});
+    for limit in [json!({"bytes": "1M"}), json!({"time": "1ms"}), json!({"period": "1s"})] {
+        let mut quota = limit;
+        quota["shared_with"] = json!("a");
+        both(&json!([owner, {"action": "stat", "quota": quota}]), false);
     }
     both(&json!({"schemes": []}), false);
     both(&json!({"scheme": [{"action": "stat"}]}), false);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
-use super::budget::Budget;
+use super::budget::Allowance;
 use super::candidates::{Candidate, Cursor, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
@@ -55,7 +55,7 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub facts: &'a [Option<ProcessFacts>],
     pub actuator: &'a mut A,
     pub inspector: &'a mut I,
-    pub budget: &'a mut Budget,
+    pub allowance: Allowance<'a>,
     pub history: &'a mut ActionHistory,
     pub moved: &'a mut Moved,
     /// When memory was found where the scheme would move it to.
@@ -96,7 +96,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             }
         }
         self.flush()?;
-        if ended.is_some() && self.budget.exceed() {
+        if ended.is_some() && self.allowance.exceed() {
             self.total.quota_exceeded += 1;
         }
         Ok(ended)
@@ -113,7 +113,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             self.flush()?;
         }
         loop {
-            let left = self.budget.left(&self.scheme.quota, granule).saturating_sub(used(self.batch));
+            let left = self.allowance.left(granule).saturating_sub(used(self.batch));
             let part = cut(range, left.min(most), granule);
             if part.is_some() || used(self.batch) == 0 {
                 return Ok(part);
@@ -128,7 +128,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// and no huge page.
     fn granule(&self) -> u64 {
         let kind = self.scheme.action.kind();
-        let is_small = self.budget.limit(&self.scheme.quota).is_some_and(|limit| limit < kind.granule());
+        let is_small = self.allowance.limit().is_some_and(|limit| limit < kind.granule());
         if kind.moves().is_some() && is_small { PAGE_SIZE } else { kind.granule() }
     }
 
@@ -280,7 +280,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         let (bytes, inspected) = (std::mem::take(&mut self.batch.bytes), std::mem::take(&mut self.batch.inspected));
         let in_place = std::mem::take(&mut self.batch.in_place);
         if bytes > 0 || inspected > 0 {
-            self.budget.charge(bytes.saturating_sub(in_place), inspected.max(bytes), time);
+            self.allowance.charge(bytes.saturating_sub(in_place), inspected.max(bytes), time);
         }
         Ok(())
     }

@@ -202,9 +202,14 @@ impl Budget {
     }
 
     /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
-    pub(crate) fn left(&self, quota: &Quota, granule: u64) -> u64 {
-        let bytes = [quota.bytes(), self.wanted()].into_iter().flatten().min();
-        let bytes = bytes.map_or(u64::MAX, |limit| self.slowed(limit).saturating_sub(self.charged));
+    fn left(&self, quota: &Quota, granule: u64) -> u64 {
+        let wanted = self.wanted().map_or(u64::MAX, |limit| self.slowed(limit).saturating_sub(self.charged));
+        wanted.min(self.left_without_goals(quota, granule))
+    }
+
+    /// The same, whatever the goals allow.
+    fn left_without_goals(&self, quota: &Quota, granule: u64) -> u64 {
+        let bytes = quota.bytes().map_or(u64::MAX, |limit| self.slowed(limit).saturating_sub(self.charged));
         let Some(time) = quota.time() else {
             return bytes;
         };
@@ -230,7 +235,7 @@ impl Budget {
     }
 
     /// Charges `bytes` that were acted on and `inspected` bytes whose pages were inspected, which together took `time`.
-    pub(crate) fn charge(&mut self, bytes: u64, inspected: u64, time: Duration) {
+    fn charge(&mut self, bytes: u64, inspected: u64, time: Duration) {
         self.charged = self.charged.saturating_add(bytes);
         self.spent = self.spent.saturating_add(time);
         self.recent_bytes = self.recent_bytes / 2.0 + bytes.max(inspected) as f64;
@@ -239,7 +244,39 @@ impl Budget {
 
     /// Notes that the quota did not suffice. Returns whether that is the first time in this period. Where the goals are
     /// reached, there is nothing that it should suffice for.
-    pub(crate) fn exceed(&mut self) -> bool {
+    fn exceed(&mut self) -> bool {
         self.missing != Some(0) && !std::mem::replace(&mut self.exceeded, true)
+    }
+}
+
+/// What a scheme may use: its own budget, and that of the scheme whose quota it shares.
+pub(crate) struct Allowance<'a> {
+    pub quota: &'a Quota,
+    pub budget: &'a mut Budget,
+    /// The quota that is shared, and what was used of it.
+    pub shared: Option<(&'a Quota, &'a mut Budget)>,
+}
+
+impl Allowance<'_> {
+    /// The bytes that a whole period allows. `None` if nothing limits it.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.budget.limit(self.quota)
+    }
+
+    /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
+    pub(crate) fn left(&self, granule: u64) -> u64 {
+        let of_owner = self.shared.as_ref().map_or(u64::MAX, |(quota, of)| of.left_without_goals(quota, granule));
+        self.budget.left(self.quota, granule).min(of_owner)
+    }
+
+    /// Charges `bytes` that were acted on and `inspected` bytes whose pages were inspected, which together took `time`.
+    pub(crate) fn charge(&mut self, bytes: u64, inspected: u64, time: Duration) {
+        let shared = self.shared.as_mut().map(|(_, budget)| &mut **budget);
+        [Some(&mut *self.budget), shared].into_iter().flatten().for_each(|of| of.charge(bytes, inspected, time));
+    }
+
+    /// Notes that the quota did not suffice. Returns whether that is the first time in this period.
+    pub(crate) fn exceed(&mut self) -> bool {
+        self.budget.exceed()
     }
 }

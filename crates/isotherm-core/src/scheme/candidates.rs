@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rate::{sampling_interval, share_of_counts};
 use crate::survey::{InUse, PageHistory};
-use crate::tiering::{LOOKS, RECENT};
+use crate::tiering::RECENT;
 use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::filter::{FilterContext, Verdict, filter_range};
@@ -121,7 +121,7 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// come first.
 ///
 /// If two surveys have not found a page accessed, an action that moves hot memory is done only after the condition has
-/// held for two aggregations.
+/// held for two aggregations. If the scheme asks for one look, one survey and one aggregation are enough.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. A target without facts is left out if a filter needs them.
@@ -137,7 +137,7 @@ pub(crate) fn collect(
     let needs_process = filters.iter().any(|filter| filter.kind.needs_process());
     let kind = scheme.action.kind();
     let least_age = match kind.moves() {
-        Some(Moves::Hot) => snapshot.aggregation.saturating_mul(LOOKS),
+        Some(Moves::Hot) => snapshot.aggregation.saturating_mul(scheme.looks),
         Some(Moves::Cold) | None => Duration::ZERO,
     };
     let mut excluded = Excluded::default();

@@ -9,7 +9,7 @@ use crate::rate::sampling_interval;
 use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
-use super::budget::Budget;
+use super::budget::{Allowance, Budget};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
 use super::moved::{LOOK_AGAIN, Moved, WINDOW};
@@ -61,6 +61,8 @@ pub struct Schemes<A, I, G> {
 /// A scheme in force, and what it has done.
 struct ActiveScheme {
     scheme: Scheme,
+    /// The index of the scheme whose quota it shares.
+    owner: Option<usize>,
     watermarks: WatermarkState,
     budget: Budget,
     cursor: Cursor,
@@ -90,6 +92,7 @@ impl ActiveScheme {
         let budget = Budget::new(&scheme.quota);
         Self {
             scheme,
+            owner: None,
             watermarks: WatermarkState::NEW,
             budget,
             cursor: None,
@@ -157,11 +160,14 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     /// # Errors
     /// If a scheme needs something that is not possible here. Then the present schemes stay in force.
     pub fn replace(&mut self, schemes: Vec<Scheme>) -> Result<(), Unsupported> {
-        for scheme in &schemes {
-            self.check(scheme).map_err(|source| Unsupported { scheme: scheme.name.to_string(), source })?;
+        let mut owners = Vec::with_capacity(schemes.len());
+        for (nth, scheme) in schemes.iter().enumerate() {
+            let unsupported = |source| Unsupported { scheme: scheme.name.to_string(), source };
+            self.check(scheme).map_err(unsupported)?;
+            owners.push(scheme.quota.owner_among(&schemes[..nth]).map_err(|error| unsupported(error.into()))?);
         }
         let mut old = std::mem::take(&mut self.active);
-        for scheme in schemes {
+        for (scheme, owner) in schemes.into_iter().zip(owners) {
             let known = old.iter().position(|active| active.scheme.name == scheme.name);
             let active = match known {
                 Some(i) => {
@@ -171,7 +177,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 }
                 None => ActiveScheme::new(scheme),
             };
-            self.active.push(active);
+            self.active.push(ActiveScheme { owner, ..active });
         }
         self.interval = None;
         Ok(())
@@ -288,10 +294,16 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
-        let ActiveScheme { scheme, budget, cursor, applied_at, victims, in_place, not_again, report, .. } =
-            &mut self.active[index];
+        let (before, active) = self.active.split_at_mut(index);
+        let ActiveScheme { scheme, owner, budget, cursor, applied_at, victims, in_place, not_again, report, .. } =
+            &mut active[0];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
+        let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
+        let mut allowance = Allowance { quota: &scheme.quota, budget: &mut *budget, shared };
+        if let Some((quota, budget)) = &mut allowance.shared {
+            budget.begin(quota, snapshot.time, &mut self.gauges, snapshot);
+        }
 
         self.facts.clear();
         if scheme.filters.iter().any(|filter| filter.kind.needs_process()) {
@@ -319,7 +331,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.last.unobservable_bytes = excluded.unobservable;
 
         let bytes = self.candidates.iter().map(|candidate| candidate.range.size()).fold(0, u64::saturating_add);
-        let left = budget.left(&scheme.quota, scheme.action.kind().granule());
+        let left = allowance.left(scheme.action.kind().granule());
         if bytes > left {
             sort_by_priority(&mut self.candidates, *cursor);
         }
@@ -332,7 +344,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             facts: &self.facts,
             actuator: &mut self.actuator,
             inspector: &mut self.inspector,
-            budget,
+            allowance,
             history: &mut self.history,
             moved: &mut self.moved,
             in_place,
@@ -383,8 +395,8 @@ struct Effective<'a> {
 /// just before it acts, and does not touch absent pages.
 /// With a survey, a scheme that takes memory away, or moves it, checks each page once more just before it acts. It does
 /// not touch cold memory that has been accessed since the survey, or hot memory that has not, unless two surveys have
-/// found it accessed. There is no such check if the scheme has a filter for young pages, or if it is not known which
-/// pages are young.
+/// found it accessed. There is no such check if the scheme has a filter for young pages, if one look at hot memory is
+/// enough, or if it is not known which pages are young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,
@@ -406,8 +418,8 @@ fn effective_filters<'a>(
     }
     let mut second_look = None;
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    if !decides_itself && surveyed && (kind.takes_away() || moves.is_some()) && inspector.tells(PageKind::Young).is_ok()
-    {
+    let looks_again = kind.takes_away() || (moves == Some(Moves::Hot) && scheme.looks > 1);
+    if !decides_itself && surveyed && looks_again && inspector.tells(PageKind::Young).is_ok() {
         second_look = (moves == Some(Moves::Hot)).then_some(filters.len());
         filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
     }

@@ -39,6 +39,8 @@ mod watermarks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::tiering::LOOKS;
+
 pub(crate) use action::Reach;
 pub use action::{Action, ActionKind, Moves, Order};
 pub use actuator::{Actuator, Outcome, Work};
@@ -49,7 +51,7 @@ pub use engine::{Schemes, Unsupported};
 pub use filter::{Filter, FilterKind, Pattern};
 pub use gauge::{Gauges, Metric, NoGauges, NodePart};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
-pub use quota::{Goal, GoalError, Quota, QuotaError, Weights};
+pub use quota::{Goal, GoalError, Quota, QuotaError, SharedQuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};
 pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Returns, Statistics};
 pub use watermarks::{Watermarks, WatermarksError};
@@ -63,6 +65,8 @@ pub struct Scheme {
     pub condition: Condition,
     /// What the scheme does to them.
     pub action: Action,
+    /// How many looks must have found hot memory accessed before it is moved to another node: 1 or 2.
+    pub looks: u32,
     /// Whether the action may be carried out by a call made inside the target.
     pub inside: bool,
     /// The least time from one application to the next. `None` applies the scheme at each aggregation.
@@ -89,6 +93,7 @@ impl Scheme {
             name: name.into(),
             condition,
             action,
+            looks: LOOKS,
             inside: false,
             apply_interval: None,
             quota: Quota::UNLIMITED,

@@ -1,12 +1,13 @@
 //! Quotas: how much a scheme may do in a period, which memory comes first, and which goals the quota is tuned to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::PAGE_SIZE;
 
-use super::Metric;
+use super::{Metric, Scheme};
 
 /// How much a scheme may do.
 ///
@@ -21,6 +22,7 @@ pub struct Quota {
     period: Duration,
     weights: Weights,
     goals: Vec<Goal>,
+    owner: Option<Arc<str>>,
 }
 
 /// Why a quota is invalid.
@@ -36,8 +38,14 @@ pub enum QuotaError {
 
 impl Quota {
     /// No limit.
-    pub const UNLIMITED: Self =
-        Self { bytes: None, time: None, period: Duration::from_secs(1), weights: Weights::DEFAULT, goals: Vec::new() };
+    pub const UNLIMITED: Self = Self {
+        bytes: None,
+        time: None,
+        period: Duration::from_secs(1),
+        weights: Weights::DEFAULT,
+        goals: Vec::new(),
+        owner: None,
+    };
 
     /// At most `bytes` and at most `time` in each `period`, each of them if given. `goals` tune how much of that is
     /// used.
@@ -57,7 +65,7 @@ impl Quota {
         if bytes == Some(0) || time == Some(Duration::ZERO) {
             return Err(QuotaError::Nothing);
         }
-        Ok(Self { bytes, time, period, weights, goals })
+        Ok(Self { bytes, time, period, weights, goals, owner: None })
     }
 
     /// The bytes that may be acted on in each period. `None` for no limit.
@@ -92,6 +100,54 @@ impl Quota {
     pub fn without_goals(self) -> Self {
         Self { goals: Vec::new(), ..self }
     }
+
+    /// The quota of another scheme that draws on this one, which is that of the scheme `owner`: it has the same bytes,
+    /// time and period, and what either scheme does counts for both. The weights and the goals are its own.
+    #[must_use]
+    pub fn shared(&self, owner: Arc<str>, weights: Weights, goals: Vec<Goal>) -> Self {
+        Self { weights, goals, owner: Some(owner), ..*self }
+    }
+
+    /// The scheme whose bytes and time this quota draws on. `None` if they are its own.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// The index of the owner among the schemes that come before the one with this quota. `None` without an owner.
+    ///
+    /// # Errors
+    /// If the owner is not among them, or if it has no bytes and time of its own to share.
+    pub fn owner_among<'a>(
+        &self,
+        before: impl IntoIterator<Item = &'a Scheme>,
+    ) -> Result<Option<usize>, SharedQuotaError> {
+        let Some(name) = &self.owner else {
+            return Ok(None);
+        };
+        let owner = before.into_iter().enumerate().find(|(_, scheme)| scheme.name == *name);
+        let (index, Scheme { quota, .. }) = owner.ok_or_else(|| SharedQuotaError::NotBefore(name.clone()))?;
+        if quota.owner.is_some() {
+            return Err(SharedQuotaError::Borrowed(name.clone()));
+        }
+        if quota.bytes.is_none() && quota.time.is_none() {
+            return Err(SharedQuotaError::Unlimited(name.clone()));
+        }
+        Ok(Some(index))
+    }
+}
+
+/// Why a quota cannot be shared.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SharedQuotaError {
+    /// There is no scheme of this name before the one that wants to share its quota.
+    #[error("no scheme before this one has the name {0:?}; a quota can be shared with an earlier scheme only")]
+    NotBefore(Arc<str>),
+    /// The scheme of this name shares the quota of another one.
+    #[error("the scheme {0:?} shares the quota of another scheme; name that one")]
+    Borrowed(Arc<str>),
+    /// The scheme of this name has neither bytes nor time.
+    #[error("the quota of the scheme {0:?} has no bytes and no time to share; give it one of them")]
+    Unlimited(Arc<str>),
 }
 
 /// How much the size, the access rate and the age of memory count for its priority. Only their ratios matter.

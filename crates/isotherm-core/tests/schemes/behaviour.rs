@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, ClosedInterval, Condition, Filter, FilterKind, Gauges, Metric, NoGauges, PageKind, Pattern,
-    ProcessFacts, Quota, RefusalReason, Scheme, Schemes, Watermarks, Weights,
+    Action, ActionKind, ClosedInterval, Condition, Filter, FilterKind, Gauges, Goal, Metric, NoGauges, PageKind,
+    Pattern, ProcessFacts, Quota, RefusalReason, Scheme, Schemes, Watermarks, Weights,
 };
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
@@ -212,6 +212,36 @@ fn actions_on_huge_pages_get_whole_huge_pages() {
     let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     schemes.aggregated(&one(1, &[(100, 5000, 20, 1), (5000, 5100, 20, 1)])).unwrap();
     assert_eq!(log.take_pages(), [(512, 1536)]);
+}
+
+#[test]
+fn schemes_that_share_a_quota_keep_to_it_together_and_the_first_one_has_precedence() {
+    let log = Log::default();
+    let hot = Condition { rate: ClosedInterval::new(0.5, 1.0).unwrap(), ..Condition::ANY };
+    let first = Scheme { quota: bytes(10, SECOND), ..pageout(Duration::ZERO) };
+    let shared = |more: Vec<Goal>| first.quota.shared("cold".into(), Weights::DEFAULT, more);
+    let second = Scheme { quota: shared(Vec::new()), ..Scheme::new("second", hot, Action::PageOut) };
+    let schemes = vec![first.clone(), second.clone()];
+    let mut engine = Schemes::new(schemes, TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
+    // The periods begin at each tenth aggregation.
+    for (nth, cold, expected) in [
+        (1, 6, vec![(0, 6), (100, 104)]),
+        (2, 6, vec![]),
+        (11, 20, vec![(6, 16)]),
+        (21, 3, vec![(0, 3), (100, 107)]),
+        (22, 20, vec![]),
+    ] {
+        engine.aggregated(&one(nth, &[(0, cold, 0, 20), (100, 200, 20, 20)])).unwrap();
+        assert_eq!(log.take_pages(), expected, "aggregation {nth}");
+    }
+    let refused = |schemes: Vec<Scheme>| {
+        let made = Schemes::new(schemes, TestActuator::new(&log), TestInspector::NONE, NoGauges);
+        made.err().unwrap().source.to_string()
+    };
+    assert!(refused(vec![second.clone(), first.clone()]).contains("no scheme before this one has the name \"cold\""));
+    let third = Scheme { quota: first.quota.shared("second".into(), Weights::DEFAULT, vec![]), ..second.clone() };
+    let third = Scheme { name: "third".into(), ..third };
+    assert!(refused(vec![first, second, third]).contains("\"second\" shares the quota of another scheme"));
 }
 
 #[test]

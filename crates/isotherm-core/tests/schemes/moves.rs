@@ -198,6 +198,15 @@ fn memory_that_only_one_look_has_found_accessed_is_not_promoted() {
 }
 
 #[test]
+fn a_scheme_that_asks_for_one_look_promotes_what_one_survey_has_found_accessed() {
+    let log = Log::default();
+    let history = surveyed(|second, page| page < 50 || second == 1 || page as u64 / 50 == second - 2);
+    let once = Scheme { looks: 1, condition: Condition::ANY, ..up() };
+    // The last of the five surveys has found the first and the last 50 pages accessed.
+    assert_eq!(moved_after(&history, 20, engine(vec![once], &log), &log), [(0, 50), (150, 200)]);
+}
+
+#[test]
 fn memory_that_more_surveys_have_found_accessed_is_promoted_first() {
     let log = Log::default();
     // The second half in all surveys, the rest in the last two of five, but for 30 pages in one of these.
