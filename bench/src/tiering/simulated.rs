@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use isotherm_core::scheme::{HUGE_PAGE_SIZE, Quota, Scheme, Schemes};
+use isotherm_core::scheme::{HUGE_PAGE_SIZE, Moves, Quota, Report, Scheme, Schemes};
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{Attributes, Monitor, Next, Node, NodeId, PAGE_SIZE, Tiers};
 use isotherm_run::tiering::{self, Limits, MIGRATION_MARGIN};
@@ -158,7 +158,11 @@ fn schemes(setting: &Setting, fast: u64) -> Result<Vec<Scheme>> {
     let mut schemes = isotherm_scheme::parse("tier config", &text)?;
     for Scheme { quota, .. } in &mut schemes {
         let (bytes, goals) = (quota.bytes().map(|bytes| bytes / SCALE), quota.goals().to_vec());
-        *quota = Quota::new(bytes, quota.time(), quota.period(), quota.weights(), goals)?;
+        let scaled = Quota::new(bytes, quota.time(), quota.period(), quota.weights(), goals.clone())?;
+        *quota = match quota.owner() {
+            Some(owner) => scaled.shared(owner.into(), quota.weights(), goals),
+            None => scaled,
+        };
     }
     Ok(schemes)
 }
@@ -239,9 +243,12 @@ pub fn run(setting: &Setting) -> Result<Figures> {
         shares.moved = served(frequencies, &slow());
         seconds.push(*shares);
     }
-    let [up, down] = ["promote-1", "demote-0"].map(|name| {
-        let total = monitor.sink().reports().find(|report| *report.name == *name).map(|report| &report.total);
-        total.map_or([0; 3], |total| [total.applied_bytes, total.returned_bytes, total.watched_bytes])
+    let [up, down] = [Moves::Hot, Moves::Cold].map(|direction| {
+        let schemes = monitor.sink().schemes().zip(monitor.sink().reports());
+        let of_direction = schemes.filter(|(scheme, _)| scheme.action.kind().moves() == Some(direction));
+        of_direction.fold([0; 3], |[applied, returned, watched], (_, Report { total, .. })| {
+            [applied + total.applied_bytes, returned + total.returned_bytes, watched + total.watched_bytes]
+        })
     });
     let of_machine = |bytes: u64| bytes * SCALE;
     Ok(Figures {

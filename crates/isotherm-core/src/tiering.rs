@@ -9,6 +9,11 @@ pub const DEFAULT_RATE: u64 = 200_000_000;
 /// Memory is demoted after it was idle for this long.
 pub const IDLE: Duration = Duration::from_secs(10);
 
+/// Memory that one look has found accessed is promoted as well while there is room beyond what [`LOOKS`] needs. To make
+/// that room, memory is demoted after it was idle for this long. It is longer than the minute in which moves are
+/// evaluated, so that what is used once a minute stays.
+pub const LONG_IDLE: Duration = Duration::from_secs(120);
+
 /// The number of looks that must have found memory hot before it is promoted.
 pub const LOOKS: u32 = 2;
 
@@ -57,6 +62,17 @@ impl Fill {
         let overlap = share(in_a_second).max(OVERLAP).min(free * MOST_OVERLAP);
         Self { free, used: 1.0 - free + overlap }
     }
+
+    /// How full the node is kept with memory that is not in use, but not idle for long either.
+    ///
+    /// It is less full than [`Fill::of`] keeps it, by the overlap: what goes up for this is never the reason that memory
+    /// which was idle for [`IDLE`] goes down.
+    #[must_use]
+    pub fn before_it(self) -> Self {
+        let overlap = self.used - (1.0 - self.free);
+        let used = (1.0 - self.free - overlap).max(0.0);
+        Self { free: (1.0 - used + overlap).min(1.0), used }
+    }
 }
 
 #[cfg(test)]
@@ -80,5 +96,14 @@ mod tests {
         let tiny = Fill::of(100_000_000, 0, 100_000_000);
         assert!(near(tiny.free, 0.2) && near(tiny.used, 0.95), "a part of what is to be free: {tiny:?}");
         assert!(Fill::of(0, 0, 0).used <= 1.0);
+    }
+
+    #[test]
+    fn what_is_not_in_use_leaves_the_room_free_that_memory_in_use_needs() {
+        let fill = Fill { free: 0.005, used: 0.997 };
+        let before = fill.before_it();
+        assert!(near(before.used, 0.993) && near(before.free, 0.009), "{before:?}");
+        assert!(before.used < 1.0 - fill.free, "no memory is demoted for it");
+        assert!(before.used > 1.0 - before.free, "both directions settle");
     }
 }

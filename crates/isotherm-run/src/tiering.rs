@@ -3,6 +3,9 @@
 //! For each node with a faster tier above it, one scheme promotes memory in use. For each node with a slower tier below
 //! it, one scheme demotes idle memory. The goals of both overlap, so that both directions settle: memory is promoted
 //! until the fast node is almost full, and demoted only while less than a little of it is free.
+//!
+//! Two more schemes do the same for memory that is accessed once in a while, with what the first two leave of their
+//! quotas. They keep a little more free, so that they never fill a node with memory for which other memory has to go.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +13,7 @@ use std::time::Duration;
 
 pub use isotherm_act::MIGRATION_MARGIN;
 use isotherm_core::scheme::MOST_DESTINATIONS;
-use isotherm_core::tiering::{Fill, IDLE};
+use isotherm_core::tiering::{Fill, IDLE, LONG_IDLE};
 use isotherm_core::{NodeId, Tiers};
 
 /// The least time of a scheme in a second. In less, nothing can be moved.
@@ -41,15 +44,18 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
     };
     let mut text = format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {tiers}.\n");
     text.push_str("schemes:\n");
+    let goal =
+        |metric: &str, node: NodeId, value: f64| format!("{{{metric}: {{node: {node}, value: {}}}}}", percent(value));
+    let fill = |node: NodeId| fill(tiers, room, node, rate);
     for (from, to) in up() {
-        let goal = |&to: &NodeId| {
-            format!("{{node_mem_used: {{node: {to}, value: {}}}}}", percent(fill(tiers, room, to, rate).used))
+        let goals = |used: fn(Fill) -> f64| {
+            let goals: Vec<String> = to.iter().map(|&to| goal("node_mem_used", to, used(fill(to)))).collect();
+            goals.join(", ")
         };
-        let goals: Vec<String> = to.iter().map(goal).collect();
-        let action = action("migrate_hot", &to, dry_run);
+        let (action, words) = (action("migrate_hot", &to, dry_run), words(&to));
         let _ = write!(
             text,
-            "  # What is in use on node {from} goes to {}, the hottest first, until {} full.
+            "  # What is in use on node {from} goes to {words}, the hottest first, until {} full.
   - name: promote-{from}
     {action}
     filters:
@@ -58,19 +64,34 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
       {}
       goals: [{}]
 ",
-            words(&to),
             if to.len() == 1 { "that is" } else { "all are" },
             // A scheme that only counts does not know from surveys which pages are in use.
             if dry_run { "\n      - reject: {not: young}" } else { "" },
             each(up().count()),
-            goals.join(", "),
+            goals(|fill| fill.used),
         );
+        if !dry_run {
+            let _ = write!(
+                text,
+                "  # What was accessed once follows, with what is left of the quota, until there is just room for the above.
+  - name: promote-once-{from}
+    {action}
+    looks: 1
+    filters:
+      - reject: {{not: {{node: {from}}}}}
+    quota:
+      shared_with: promote-{from}
+      goals: [{}]
+",
+                goals(|fill| fill.before_it().used),
+            );
+        }
     }
     for (from, to) in down() {
-        let action = action("migrate_cold", &to, dry_run);
+        let (action, words) = (action("migrate_cold", &to, dry_run), words(&to));
         let _ = write!(
             text,
-            "  # While little of node {from} is free, what is idle on it goes to {}, the coldest first.
+            "  # While little of node {from} is free, what is idle on it goes to {words}, the coldest first.
   - name: demote-{from}
     {action}
     access_rate: 0%
@@ -80,13 +101,31 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
       - reject: young
     quota:
       {}
-      goals: [{{node_mem_free: {{node: {from}, value: {}}}}}]
+      goals: [{}]
 ",
-            words(&to),
             IDLE.as_secs(),
             each(down().count()),
-            percent(fill(tiers, room, from, rate).free),
+            goal("node_mem_free", from, fill(from).free),
         );
+        if !dry_run {
+            let _ = write!(
+                text,
+                "  # What was idle for long makes room for what is accessed once in a while.
+  - name: demote-unused-{from}
+    {action}
+    access_rate: 0%
+    age: {{min: {}s}}
+    filters:
+      - reject: {{not: {{node: {from}}}}}
+      - reject: young
+    quota:
+      shared_with: demote-{from}
+      goals: [{}]
+",
+                LONG_IDLE.as_secs(),
+                goal("node_mem_free", from, fill(from).before_it().free),
+            );
+        }
     }
     text
 }
@@ -167,12 +206,18 @@ mod tests {
             found,
             [
                 ("promote-2", Action::MigrateHot(to([0, 1]))),
+                ("promote-once-2", Action::MigrateHot(to([0, 1]))),
                 ("promote-3", Action::MigrateHot(to([1, 0]))),
+                ("promote-once-3", Action::MigrateHot(to([1, 0]))),
                 ("demote-0", Action::MigrateCold(to([2, 3]))),
+                ("demote-unused-0", Action::MigrateCold(to([2, 3]))),
                 ("demote-1", Action::MigrateCold(to([3, 2]))),
+                ("demote-unused-1", Action::MigrateCold(to([3, 2]))),
             ]
         );
         assert!(schemes.iter().all(|scheme| scheme.quota.bytes() == Some(50_000_000)), "{schemes:?}");
+        let owners: Vec<_> = schemes.iter().filter_map(|scheme| scheme.quota.owner()).collect();
+        assert_eq!(owners, ["promote-2", "promote-3", "demote-0", "demote-1"], "together, they keep to the rate");
         let text = text(&tiers, &room, LIMITS);
         // Half of the time is for each direction, and half of that for each of its schemes.
         assert!(schemes.iter().all(|scheme| scheme.quota.time() == Some(LIMITS.time / 4)), "{schemes:?}");
@@ -180,6 +225,8 @@ mod tests {
         assert!(text.contains(goals), "{text}");
         assert!(text.contains("goes to node 0, or node 1 if that is full, the hottest first, until all are"), "{text}");
         assert!(text.contains("node_mem_free: {node: 0, value: 0.5%}"), "{text}");
+        assert!(text.contains("node_mem_used: {node: 0, value: 99.3%}"), "{text}");
+        assert!(text.contains("node_mem_free: {node: 0, value: 0.9%}"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The placements: which bytes of which unit lie in the fast tier, for each of its sizes.
 
 use isotherm_core::survey::RECENT_SURVEYS;
-use isotherm_core::tiering::{COOL_DOWN, Fill, IDLE, LOOKS, RECENT};
+use isotherm_core::tiering::{COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, RECENT};
 
 use super::place::{Part, Place, Size};
 
@@ -99,55 +99,92 @@ pub(super) fn look(parts: &mut [Looked<'_>], sizes: &mut [Size], look: Look) {
     }
 }
 
+/// Parts that wait to be moved in one direction, in order.
+struct Queue<I> {
+    waiting: I,
+    /// The part that is being moved.
+    moving: Option<usize>,
+}
+
+impl<I: Iterator<Item = usize>> Queue<I> {
+    const fn new(waiting: I) -> Self {
+        Self { waiting, moving: None }
+    }
+
+    /// Moves parts for which `may_move` holds, and returns how many bytes moved: at most `most`. `step` moves at most
+    /// so many bytes of a part, and returns how many moved.
+    fn advance(
+        &mut self,
+        parts: &mut [Looked<'_>],
+        mut most: u64,
+        may_move: impl Fn(&Looked<'_>) -> bool,
+        mut step: impl FnMut(&mut Part, u64) -> u64,
+    ) -> u64 {
+        let all = most;
+        while most > 0 {
+            self.moving = self.moving.filter(|&index| may_move(&parts[index]));
+            self.moving = self.moving.or_else(|| self.waiting.find(|&index| may_move(&parts[index])));
+            let Some(index) = self.moving else { break };
+            most -= step(parts[index].part, most);
+        }
+        all - most
+    }
+}
+
 /// Moves memory with one size of the fast tier, second by second: memory in use is promoted, the hottest first, as long
-/// as there is room, and idle memory is demoted, the coldest first, as long as too little is free.
+/// as there is room, and idle memory is demoted, the coldest first, as long as too little is free. With what that
+/// leaves of the rate, the same is done for memory that one look has found accessed, and for memory that was idle for
+/// long; it leaves a little more free.
 ///
 /// `parts` are in the order of their heat, and `coldest` has their indices in the order of their idle times.
 fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut Size, look: Look) {
     let each = look.rate / 2;
-    let fill = Fill::of(size.bytes, 0, each);
-    let of_all = |share: f64| (size.bytes as f64 * share) as u64;
-    let (most_used, least_free) = (of_all(fill.used), of_all(fill.free));
+    let fills = {
+        let fill = Fill::of(size.bytes, 0, each);
+        [fill, fill.before_it()]
+    };
+    let of_all = |share: f64, size: &Size| (size.bytes as f64 * share) as u64;
     let (recent, rests) = (look.recent(), |at: f32| look.since(at) < COOL_DOWN.as_secs_f64());
     let at = look.end as f32;
-    let (mut hot, mut cold) = (0..parts.len(), coldest.iter());
-    // The parts that are being moved, and what is left to move of them.
-    let (mut going_up, mut going_down): (Option<usize>, Option<usize>) = (None, None);
+    let mut hottest = [0, 1].map(|_| Queue::new(0..parts.len()));
+    let mut coldest = [0, 1].map(|_| Queue::new(coldest.iter().copied()));
     let mut left = look.length;
     while left > 0.0 {
         let in_this_second = (each as f64 * left.min(1.0)) as u64;
         left -= 1.0;
-        let mut most = in_this_second.min(most_used.saturating_sub(size.moved_used));
-        while most > 0 {
-            let next = |looked: &Looked<'_>| {
+        let mut most = in_this_second;
+        for (class, (queue, fill)) in hottest.iter_mut().zip(fills).enumerate() {
+            let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
-                place.moved < looked.part.present && looked.is_in_use(recent) && !rests(place.demoted_at)
+                let is_hot = if class == 0 { looked.is_in_use(recent) } else { looked.part.looks & 1 == 1 };
+                place.moved < looked.part.present && is_hot && !rests(place.demoted_at)
             };
-            going_up = going_up.or_else(|| hot.find(|&index| next(&parts[index])));
-            let Some(index) = going_up else { break };
-            let part = &mut *parts[index].part;
-            let place = &mut part.places[nth];
-            let bytes = most.min(part.present - place.moved);
-            (place.moved, place.promoted_at) = (place.moved + bytes, at);
-            (size.moved_used, size.promoted) = (size.moved_used + bytes, size.promoted + bytes);
-            most -= bytes;
-            going_up = going_up.filter(|_| place.moved < part.present);
+            let room = of_all(fill.used, size).saturating_sub(size.moved_used);
+            let moved = queue.advance(parts, most.min(room), may_move, |part, most| {
+                let bytes = most.min(part.present - part.places[nth].moved);
+                let place = &mut part.places[nth];
+                (place.moved, place.promoted_at) = (place.moved + bytes, at);
+                bytes
+            });
+            (size.moved_used, size.promoted) = (size.moved_used + moved, size.promoted + moved);
+            most -= moved;
         }
-        let mut most = in_this_second.min(least_free.saturating_sub(size.bytes - size.moved_used));
-        while most > 0 {
-            let next = |looked: &Looked<'_>| {
+        let mut most = in_this_second;
+        for (idle, (queue, fill)) in [IDLE, LONG_IDLE].into_iter().zip(coldest.iter_mut().zip(fills)) {
+            let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
-                let idle = looked.part.accessed_at.is_some_and(|at| look.since(at) >= IDLE.as_secs_f64());
-                place.moved > 0 && idle && !looked.is_unknown() && !rests(place.promoted_at)
+                let is_idle = looked.part.accessed_at.is_some_and(|at| look.since(at) >= idle.as_secs_f64());
+                place.moved > 0 && is_idle && !looked.is_unknown() && !rests(place.promoted_at)
             };
-            going_down = going_down.or_else(|| cold.by_ref().copied().find(|&index| next(&parts[index])));
-            let Some(index) = going_down else { break };
-            let place = &mut parts[index].part.places[nth];
-            let bytes = most.min(place.moved);
-            (place.moved, place.demoted_at) = (place.moved - bytes, at);
-            (size.moved_used, size.demoted) = (size.moved_used - bytes, size.demoted + bytes);
-            most -= bytes;
-            going_down = going_down.filter(|_| place.moved > 0);
+            let missing = of_all(fill.free, size).saturating_sub(size.bytes - size.moved_used);
+            let moved = queue.advance(parts, most.min(missing), may_move, |part, most| {
+                let place = &mut part.places[nth];
+                let bytes = most.min(place.moved);
+                (place.moved, place.demoted_at) = (place.moved - bytes, at);
+                bytes
+            });
+            (size.moved_used, size.demoted) = (size.moved_used - moved, size.demoted + moved);
+            most -= moved;
         }
     }
 }
@@ -184,31 +221,52 @@ mod tests {
     }
 
     #[test]
-    fn what_two_looks_found_accessed_is_promoted_where_there_is_room() {
+    fn what_was_accessed_is_promoted_where_there_is_room() {
         let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
         let mut parts = parts(&[60 * MIB, 60 * MIB], &mut sizes);
         // 20 MiB of the second part lie slow. Memory that goes makes room.
         resize(&mut parts[0], 0, &mut sizes);
         run(&mut parts, &mut sizes, 1, RATE, |nth| [0.0, 50.0][nth]);
-        run(&mut parts, &mut sizes, 2, RATE, |_| 0.0);
-        assert_eq!(sizes[0].promoted, 0, "one look");
-        run(&mut parts, &mut sizes, 3, RATE, |nth| [0.0, 50.0][nth]);
         assert_eq!(sizes[0].promoted, MIB, "half of the rate");
-        for nth in 4..40 {
+        for nth in 2..40 {
             run(&mut parts, &mut sizes, nth, RATE, |nth| [0.0, 50.0][nth]);
         }
         assert_eq!((sizes[0].promoted, sizes[0].demoted), (20 * MIB, 0));
     }
 
     #[test]
-    fn what_is_accessed_once_in_a_while_stays_where_it_is() {
+    fn the_last_room_is_for_what_two_looks_have_found_accessed() {
         let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
-        let mut parts = parts(&[60 * MIB, 60 * MIB], &mut sizes);
-        resize(&mut parts[0], 0, &mut sizes);
-        for nth in 1..200 {
-            run(&mut parts, &mut sizes, nth, RATE, |_| f64::from(u8::from(nth % 20 == 0)));
-        }
-        assert_eq!(sizes[0].promoted, 0);
+        let mut parts = parts(&[100 * MIB, 60 * MIB], &mut sizes);
+        resize(&mut parts[0], 99 * MIB, &mut sizes);
+        run(&mut parts, &mut sizes, 1, RATE, |nth| [0.0, 50.0][nth]);
+        run(&mut parts, &mut sizes, 2, RATE, |_| 0.0);
+        assert_eq!(sizes[0].promoted, 0, "one look");
+        run(&mut parts, &mut sizes, 3, RATE, |nth| [0.0, 50.0][nth]);
+        assert_eq!(sizes[0].promoted, MIB * 3 / 4, "up to what is to be used");
+    }
+
+    #[test]
+    fn what_is_accessed_once_in_a_while_takes_the_place_of_what_is_not_accessed_at_all() {
+        let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
+        let mut parts = parts(&[100 * MIB, 40 * MIB], &mut sizes);
+        let mut run_until = |from: u32, to: u32, parts: &mut Vec<Part>, accessed: [bool; 2]| {
+            let mut after = Vec::new();
+            for nth in from..to {
+                let found = |part: usize| f64::from(u8::from(nth.is_multiple_of(20) && accessed[part]));
+                run(parts, &mut sizes, nth, RATE, found);
+                after.push(sizes[0].promoted);
+            }
+            (after, sizes[0])
+        };
+        let (promoted, _) = run_until(1, 120, &mut parts, [false, true]);
+        assert_eq!(promoted.last(), Some(&0), "nothing was idle for long");
+        let (_, size) = run_until(120, 2000, &mut parts, [false, true]);
+        assert_eq!(moved(&parts)[1], 40);
+        // Both are accessed once in a while: none makes way for the other.
+        let (_, after) = run_until(2000, 2400, &mut parts, [true, true]);
+        assert_eq!(after.demoted, size.demoted);
+        assert!(after.promoted - size.promoted < MIB, "no more than what was free");
     }
 
     #[test]
