@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
+use std::io::{IoSlice, pipe};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +11,13 @@ use std::thread;
 
 use isotherm_act::ProcessActuator;
 use isotherm_core::scheme::{Action, Actuator, Destinations, Outcome, RefusalReason, Work};
-use isotherm_core::{AddrRange, NodeId, TargetId};
+use isotherm_core::{AddrRange, NodeId, PAGE_SIZE, TargetId};
 use isotherm_kernel::Processes;
 use isotherm_lab::Running;
 use isotherm_lab::eventually;
 use isotherm_lab::migration::{FAST, MIB, Memory, SLOW, acting, end, reports, run_sh, scheme, share_on, wait_until_on};
 use isotherm_testing::{Served, or_skip, serve};
+use nix::fcntl::{SpliceFFlags, vmsplice};
 
 /// Moves memory of one process at once, without a scheme that decides what to move.
 struct Mover {
@@ -150,6 +152,51 @@ fn a_cpuset_that_forbids_the_node_is_obeyed_and_counted() {
     assert_eq!(run_sh(&format!("echo {pid} > /sys/fs/cgroup/cgroup.procs; rmdir {GROUP}")), 0);
     assert_eq!(mover.move_to(SLOW, range).applied, range.size(), "nothing forbids it now");
     process.request("check");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn pages_that_the_kernel_holds_are_refused_as_busy_and_the_others_are_moved() {
+    const HELD: usize = 8;
+    let page = PAGE_SIZE as usize;
+    let memory = vec![7_u8; MIB as usize];
+    let first = memory.as_ptr().align_offset(page);
+    let held = &memory[first..first + HELD * page];
+    let range = AddrRange::new(held.as_ptr() as u64, held.as_ptr() as u64 + MIB / 2).unwrap();
+    // A pipe holds pages as they are, until they are read.
+    let (reader, writer) = pipe().unwrap();
+    assert_eq!(vmsplice(&writer, &[IoSlice::new(held)], SpliceFFlags::empty()), Ok(held.len()));
+    let mut mover = Mover::new(std::process::id());
+    let outcome = mover.move_to(SLOW, range);
+    assert_eq!((outcome.applied, outcome.refused), (range.size() - held.len() as u64, held.len() as u64));
+    assert_eq!(outcome.refusal.unwrap().reason, RefusalReason::Busy);
+    drop((reader, writer));
+    assert_eq!(mover.move_to(SLOW, range).applied, held.len() as u64, "nothing holds them now");
+    assert!(memory.iter().all(|byte| *byte == 7));
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_node_that_goes_offline_ends_no_run_and_its_memory_comes_back() {
+    let set_all = |state: &str| {
+        let blocks = format!("/sys/devices/system/node/node{SLOW}/memory*/state");
+        run_sh(&format!("for block in {blocks}; do echo {state} > $block; done"))
+    };
+    let memory = Memory::of(32 * MIB);
+    let (range, pid) = (memory.range(), std::process::id());
+    let down = "access_rate: 0%, age: {min: 1s}, action: migrate_cold, target_node: 1, quota: {bytes: 4M}";
+    let mut run = Running::start(&mut acting("offline", &scheme("down", down, range), &[pid], "20s"));
+    eventually("some memory was moved", || share_on(pid, range, SLOW) > 0.1);
+    assert_eq!(set_all("offline"), 0, "the kernel moves the memory of the node to the other one");
+    assert_eq!(share_on(pid, range, SLOW).to_bits(), 0_f64.to_bits());
+    assert_eq!(run.wait(), 0);
+    let total = &reports("offline")[0].total;
+    let gone = [RefusalReason::Unsupported, RefusalReason::NoMemory];
+    assert!(total.refusals.iter().any(|count| gone.contains(&count.refusal.reason)), "{total:?}");
+    memory.check(&[0]);
+    assert_eq!(set_all("online"), 0);
+    assert_eq!(Mover::new(pid).move_to(SLOW, range).applied, range.size(), "the node is there again");
+    memory.check(&[0]);
 }
 
 #[test]
