@@ -4,6 +4,7 @@
 //! [`Configuration`]. A program of this crate sends the requests, so the share of the requests that read each record is
 //! known, and so is the page of each record: that gives the share of the accesses that slow memory serves.
 
+mod kernel;
 pub mod placement;
 pub mod run;
 mod server;
@@ -60,6 +61,10 @@ pub enum Configuration {
     Slow,
     /// Where the kernel allocates it: the fast node first
     Default,
+    /// The same, and the kernel's DAMON with migrate actions (Linux 6.11 and later)
+    Damon,
+    /// The same, and the kernel's NUMA balancing
+    Balancing,
     /// The same, and `isotherm tier run`
     Isotherm,
 }
@@ -71,8 +76,15 @@ impl Configuration {
             Self::Fast => "fast only",
             Self::Slow => "slow only",
             Self::Default => "default",
+            Self::Damon => "DAMON",
+            Self::Balancing => "balancing",
             Self::Isotherm => "isotherm",
         }
+    }
+
+    /// Whether something moves memory.
+    pub const fn moves(self) -> bool {
+        matches!(self, Self::Damon | Self::Balancing | Self::Isotherm)
     }
 
     /// Whether it is measured without cold memory only.

@@ -64,10 +64,10 @@ struct Measure {
     /// Amounts of cold memory, in per cent of what is free on the fast node, separated by commas
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = SIZES)]
     sizes: Vec<f64>,
-    /// How long the load runs with isotherm, in seconds
+    /// How long the load runs where memory is moved, in seconds
     #[arg(long, value_name = "S", default_value_t = 120)]
     seconds: u64,
-    /// The same without isotherm, where nothing moves
+    /// The same where nothing moves
     #[arg(long, value_name = "S", default_value_t = 5)]
     still_seconds: u64,
     /// Records of 1,000 bytes in redis
@@ -103,7 +103,7 @@ fn measure(options: &Measure) -> Result<()> {
     let start = Instant::now();
     let mut failed = 0;
     for (nth, setting) in settings.iter().enumerate() {
-        let is_still = setting.configuration != Configuration::Isotherm;
+        let is_still = !setting.configuration.moves();
         let runner = Runner {
             isotherm: options.isotherm.clone(),
             options: options.more.split_whitespace().map(String::from).collect(),

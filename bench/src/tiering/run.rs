@@ -12,6 +12,7 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_kernel::memory_nodes;
 use serde::{Deserialize, Serialize};
 
+use super::kernel::KernelTiering;
 use super::placement::{FAST, Moves, Pages, SLOW};
 use super::server::{Client, find_values, start};
 use super::steering::{Steered, Steering};
@@ -85,7 +86,7 @@ pub struct Run {
     pub redis_bytes: u64,
     /// The state when the load began, and then every second.
     pub samples: Vec<Sample>,
-    /// CPU time of isotherm, in seconds.
+    /// CPU time of isotherm or of the kdamonds, in seconds.
     pub cpu_seconds: f64,
     /// What isotherm says about itself.
     pub steered: Option<Steered>,
@@ -122,7 +123,7 @@ impl Runner {
         let node = match setting.configuration {
             Configuration::Fast => Some(FAST),
             Configuration::Slow => Some(SLOW),
-            Configuration::Default | Configuration::Isotherm => None,
+            _ => None,
         };
         let server = KillOnDrop(start(&self.place, node)?);
         let pid = server.0.id();
@@ -141,8 +142,15 @@ impl Runner {
             let steering = (setting.configuration == Configuration::Isotherm)
                 .then(|| Steering::start(&self.isotherm, &self.place, &self.options))
                 .transpose()?;
+            let of_kernel = match setting.configuration {
+                Configuration::Damon => Some(KernelTiering::damon()?),
+                Configuration::Balancing => Some(KernelTiering::balancing()?),
+                _ => None,
+            };
             let samples = self.watch(&mut redis, &weights, cold_pages.as_mut(), &answered)?;
-            let cpu_seconds = steering.as_ref().map_or(Ok(0.0), Steering::cpu_seconds)?;
+            let cpu_seconds = steering.as_ref().map_or(Ok(0.0), Steering::cpu_seconds)?
+                + of_kernel.as_ref().map_or(Ok(0.0), KernelTiering::cpu_seconds)?;
+            drop(of_kernel);
             let steered = steering.map(Steering::end).transpose()?;
             drop(stop);
             load.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;

@@ -41,7 +41,7 @@ pub struct Line {
     pub bytes_for_access: Option<f64>,
     /// The share of what moved that moved back within a minute.
     pub back_share: Option<f64>,
-    /// CPU time of isotherm, in per cent of one CPU.
+    /// CPU time of isotherm or of the kdamonds, in per cent of one CPU.
     pub cpu_percent: f64,
     /// Requests in a second.
     pub requests: f64,
@@ -149,26 +149,38 @@ pub fn placement_table(lines: &[Line]) -> Table {
     table::table(&header, 2, rows)
 }
 
-/// A table of what isotherm did.
+/// A table of what was moved.
 pub fn moves_table(lines: &[Line]) -> Table {
-    let header =
-        ["requests", "cold", "converged after, s", "up, MiB", "down, MiB", "B/access", "back %", "CPU %", "requests/s"];
-    let isotherm = lines.iter().filter(|line| line.configuration == Configuration::Isotherm);
-    let rows = isotherm.map(|line| {
+    let header = [
+        "requests",
+        "by",
+        "cold",
+        "converged after, s",
+        "up, MiB",
+        "down, MiB",
+        "B/access",
+        "back %",
+        "CPU %",
+        "requests/s",
+    ];
+    let moving = lines.iter().filter(|line| line.configuration.moves());
+    let rows = moving.map(|line| {
         let or_none = |figure: Option<String>| figure.unwrap_or_else(|| "-".into());
         vec![
             line.distribution.name().into(),
+            line.configuration.name().into(),
             cold(line.cold_share),
             or_none(line.converged_after.map(|time| format!("{time:.0}"))),
             mib(line.moved.0 as f64),
             mib(line.moved.1 as f64),
             or_none(line.bytes_for_access.map(|bytes| format!("{bytes:.0}"))),
             or_none(line.back_share.map(percent)),
-            format!("{:.0}", line.cpu_percent),
+            // NUMA balancing takes the time of the programs.
+            or_none((line.configuration != Configuration::Balancing).then(|| format!("{:.0}", line.cpu_percent))),
             format!("{:.0}", line.requests),
         ]
     });
-    table::table(&header, 1, rows)
+    table::table(&header, 2, rows)
 }
 
 /// The figures of the 2-tier patches for a distribution: execution time by default and with them, and the slow-tier use
@@ -208,7 +220,9 @@ pub struct Mean {
 pub fn means(lines: &[Line]) -> Vec<Mean> {
     let mut means = Vec::new();
     for distribution in [Distribution::Zipfian, Distribution::Latest] {
-        for configuration in [Configuration::Default, Configuration::Isotherm] {
+        for configuration in
+            [Configuration::Default, Configuration::Damon, Configuration::Balancing, Configuration::Isotherm]
+        {
             let is_one = |line: &&Line| {
                 (line.distribution, line.configuration) == (distribution, configuration) && line.cold_share > 0.0
             };
@@ -254,10 +268,8 @@ pub fn means_table(means: &[Mean]) -> Table {
     ];
     let rows = means.iter().map(|mean| {
         let [time, time_moved, slow, slow_moved] = theirs(mean.distribution);
-        let (is_ours, time, slow) = match mean.configuration {
-            Configuration::Isotherm => (true, time_moved, slow_moved),
-            _ => (false, time, slow),
-        };
+        let is_ours = mean.configuration == Configuration::Isotherm;
+        let (time, slow) = if mean.configuration.moves() { (time_moved, slow_moved) } else { (time, slow) };
         let aim = |aim: &str| if is_ours { aim.into() } else { "-".into() };
         vec![
             mean.distribution.name().into(),
