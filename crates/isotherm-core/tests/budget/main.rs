@@ -254,17 +254,22 @@ fn a_survey_goes_on_soon_after_a_first_part_that_took_long() {
     assert!(gap < Duration::from_secs(3), "{gap:?}");
 }
 
-/// How many targets may join at a time in the end, and the cost of such a reading of the mappings, if one costs `base`
-/// and so much more for each target that joins, and more targets wait than may join.
-fn joins(cpu: f64, base: Duration, each: Duration) -> (usize, Duration) {
-    let mut pacer = Pacer::new(PaceOptions {
+/// A pacer of surveys and samples within a budget.
+fn pacer(cpu: f64) -> Pacer {
+    Pacer::new(PaceOptions {
         budget: Budget { cpu, ..Budget::default() },
         bounds_samples: true,
         has_budget: true,
         samples: true,
         survey: Some(SurveyInterval::Auto),
         goal: None,
-    });
+    })
+}
+
+/// How many targets may join at a time in the end, and the cost of such a reading of the mappings, if one costs `base`
+/// and so much more for each target that joins, and more targets wait than may join.
+fn joins(cpu: f64, base: Duration, each: Duration) -> (usize, Duration) {
+    let mut pacer = pacer(cpu);
     let (mut now, mut cost) = (Duration::from_secs(2), Duration::ZERO);
     for _ in 0..50 {
         let joined = pacer.most_join();
@@ -287,4 +292,20 @@ fn so_many_targets_join_at_a_time_as_about_a_second_of_the_budget_pays_for() {
     assert_eq!(joins(0.01, Duration::ZERO, microsecond).0, MOST_JOIN);
     // Some join, whatever they cost.
     assert_eq!(joins(0.01, millisecond * 50, millisecond).0, 8);
+}
+
+#[test]
+fn targets_that_join_get_what_the_last_ten_seconds_leave_of_the_budget() {
+    let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
+    let mut pacer = pacer(0.01);
+    let mut spend = |at: Duration, cpu: Duration| {
+        pacer.stepped(at, StepWork { looked: true, ..StepWork::default() }, cpu);
+        pacer.left()
+    };
+    assert_eq!(spend(seconds(3), Duration::ZERO), millis(100));
+    assert_eq!(spend(seconds(5), millis(70)), millis(30));
+    assert_eq!(spend(seconds(8), millis(70)), Duration::ZERO, "more than all is spent");
+    assert_eq!(spend(seconds(14), Duration::ZERO), Duration::ZERO);
+    let later = spend(seconds(16), millis(10));
+    assert!((millis(19)..=millis(21)).contains(&later), "the first 70 ms are more than ten seconds ago: {later:?}");
 }
