@@ -65,8 +65,8 @@ impl Fill {
 
     /// How full the node is kept with memory that is not in use, but not idle for long either.
     ///
-    /// It is less full than [`Fill::of`] keeps it, by the overlap: what goes up for this is never the reason that memory
-    /// which was idle for [`IDLE`] goes down.
+    /// It is less full than [`Fill::of`] keeps it, by the overlap: what is promoted for this is never the reason that
+    /// memory which was idle for [`IDLE`] is demoted.
     #[must_use]
     pub fn before_it(self) -> Self {
         let overlap = self.used - (1.0 - self.free);

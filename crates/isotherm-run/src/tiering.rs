@@ -73,7 +73,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
         if !dry_run {
             let _ = write!(
                 text,
-                "  # What was accessed once follows, with what is left of the quota, until there is just room for the above.
+                "  # What was accessed once follows, with what is left of the quota. It leaves some room for the above.
   - name: promote-once-{from}
     {action}
     looks: 1
