@@ -8,7 +8,7 @@
 //! quotas. They keep a little more free, so that they never fill a node with memory for which other memory has to go.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Duration;
 
 pub use isotherm_act::MIGRATION_MARGIN;
@@ -30,101 +30,113 @@ pub struct Limits {
     pub dry_run: bool,
 }
 
+/// One scheme, as text.
+struct Part<'a> {
+    about: String,
+    name: String,
+    action: &'a str,
+    /// More fields, a line each.
+    fields: Vec<String>,
+    /// The memory that the filters reject.
+    rejects: Vec<String>,
+    /// The limits of the quota, a line each.
+    limits: Vec<String>,
+    goals: String,
+}
+
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { about, name, action, .. } = self;
+        writeln!(f, "  # {about}\n  - name: {name}\n    {action}")?;
+        self.fields.iter().try_for_each(|field| writeln!(f, "    {field}"))?;
+        writeln!(f, "    filters:")?;
+        self.rejects.iter().try_for_each(|memory| writeln!(f, "      - reject: {memory}"))?;
+        writeln!(f, "    quota:")?;
+        self.limits.iter().try_for_each(|limit| writeln!(f, "      {limit}"))?;
+        writeln!(f, "      goals: [{}]", self.goals)
+    }
+}
+
 /// The schemes for these tiers. `room` is how much each node can take before the kernel reclaims there.
 pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> String {
     let Limits { rate, time, dry_run } = limits;
     let nodes = || tiers.tiers().iter().flatten().copied();
     let up = || nodes().map(|from| (from, nearest(tiers.faster(from)))).filter(|(_, to)| !to.is_empty());
     let down = || nodes().map(|from| (from, nearest(tiers.slower(from)))).filter(|(_, to)| !to.is_empty());
-    // Each direction has half, in equal parts for its schemes.
-    let each = |schemes: usize| {
-        let schemes = schemes.max(1) as u32;
-        let time = (time / 2 / schemes).clamp(LEAST_TIME, Duration::from_secs(1));
-        format!("bytes: {}\n      time: {}us", rate / 2 / u64::from(schemes), time.as_micros())
+    // Each direction has half, in equal parts for its nodes.
+    let each = |nodes: usize| {
+        let nodes = nodes.max(1) as u32;
+        let time = (time / 2 / nodes).clamp(LEAST_TIME, Duration::from_secs(1));
+        vec![format!("bytes: {}", rate / 2 / u64::from(nodes)), format!("time: {}us", time.as_micros())]
     };
-    let mut text = format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {tiers}.\n");
-    text.push_str("schemes:\n");
+    let shared_with = |name: &str| vec![format!("shared_with: {name}")];
     let goal =
         |metric: &str, node: NodeId, value: f64| format!("{{{metric}: {{node: {node}, value: {}}}}}", percent(value));
     let fill = |node: NodeId| fill(tiers, room, node, rate);
+    let elsewhere = |node: NodeId| format!("{{not: {{node: {node}}}}}");
+    let mut text = format!("# Made by `isotherm tier config`; docs/tiers.md explains it. The tiers are {tiers}.\n");
+    text.push_str("schemes:\n");
+    let mut add = |part: Part<'_>| text.push_str(&part.to_string());
     for (from, to) in up() {
         let goals = |used: fn(Fill) -> f64| {
             let goals: Vec<String> = to.iter().map(|&to| goal("node_mem_used", to, used(fill(to)))).collect();
             goals.join(", ")
         };
-        let (action, words) = (action("migrate_hot", &to, dry_run), words(&to));
-        let _ = write!(
-            text,
-            "  # What is in use on node {from} goes to {words}, the hottest first, until {} full.
-  - name: promote-{from}
-    {action}
-    filters:
-      - reject: {{not: {{node: {from}}}}}{}
-    quota:
-      {}
-      goals: [{}]
-",
-            if to.len() == 1 { "that is" } else { "all are" },
-            // A scheme that only counts does not know from surveys which pages are in use.
-            if dry_run { "\n      - reject: {not: young}" } else { "" },
-            each(up().count()),
-            goals(|fill| fill.used),
-        );
+        let full = if to.len() == 1 { "that is" } else { "all are" };
+        let (action, name) = (action("migrate_hot", &to, dry_run), format!("promote-{from}"));
+        // A scheme that only counts does not know from surveys which pages are in use.
+        let not_young = dry_run.then(|| "{not: young}".to_owned());
+        add(Part {
+            about: format!(
+                "What is in use on node {from} goes to {}, the hottest first, until {full} full.",
+                words(&to)
+            ),
+            name: name.clone(),
+            action: &action,
+            fields: vec![],
+            rejects: std::iter::once(elsewhere(from)).chain(not_young).collect(),
+            limits: each(up().count()),
+            goals: goals(|fill| fill.used),
+        });
         if !dry_run {
-            let _ = write!(
-                text,
-                "  # What was accessed once follows, with what is left of the quota. It leaves some room for the above.
-  - name: promote-once-{from}
-    {action}
-    looks: 1
-    filters:
-      - reject: {{not: {{node: {from}}}}}
-    quota:
-      shared_with: promote-{from}
-      goals: [{}]
-",
-                goals(|fill| fill.before_it().used),
-            );
+            add(Part {
+                about: "What was accessed once follows, with what is left of the quota. It leaves room for the above."
+                    .into(),
+                name: format!("promote-once-{from}"),
+                action: &action,
+                fields: vec!["looks: 1".into()],
+                rejects: vec![elsewhere(from)],
+                limits: shared_with(&name),
+                goals: goals(|fill| fill.before_it().used),
+            });
         }
     }
     for (from, to) in down() {
-        let (action, words) = (action("migrate_cold", &to, dry_run), words(&to));
-        let _ = write!(
-            text,
-            "  # While little of node {from} is free, what is idle on it goes to {words}, the coldest first.
-  - name: demote-{from}
-    {action}
-    access_rate: 0%
-    age: {{min: {}s}}
-    filters:
-      - reject: {{not: {{node: {from}}}}}
-      - reject: young
-    quota:
-      {}
-      goals: [{}]
-",
-            IDLE.as_secs(),
-            each(down().count()),
-            goal("node_mem_free", from, fill(from).free),
-        );
+        let (action, name) = (action("migrate_cold", &to, dry_run), format!("demote-{from}"));
+        let idle = |least: Duration| vec!["access_rate: 0%".into(), format!("age: {{min: {}s}}", least.as_secs())];
+        let rejects = || vec![elsewhere(from), "young".into()];
+        add(Part {
+            about: format!(
+                "While little of node {from} is free, what is idle goes to {}, the coldest first.",
+                words(&to)
+            ),
+            name: name.clone(),
+            action: &action,
+            fields: idle(IDLE),
+            rejects: rejects(),
+            limits: each(down().count()),
+            goals: goal("node_mem_free", from, fill(from).free),
+        });
         if !dry_run {
-            let _ = write!(
-                text,
-                "  # What was idle for long makes room for what is accessed once in a while.
-  - name: demote-unused-{from}
-    {action}
-    access_rate: 0%
-    age: {{min: {}s}}
-    filters:
-      - reject: {{not: {{node: {from}}}}}
-      - reject: young
-    quota:
-      shared_with: demote-{from}
-      goals: [{}]
-",
-                LONG_IDLE.as_secs(),
-                goal("node_mem_free", from, fill(from).before_it().free),
-            );
+            add(Part {
+                about: "What was idle for long makes room for what is accessed once in a while.".into(),
+                name: format!("demote-unused-{from}"),
+                action: &action,
+                fields: idle(LONG_IDLE),
+                rejects: rejects(),
+                limits: shared_with(&name),
+                goals: goal("node_mem_free", from, fill(from).before_it().free),
+            });
         }
     }
     text
