@@ -78,7 +78,6 @@ fn main() -> Result<()> {
         for &hot in &options.hot {
             eprintln!("{size} GiB, {hot} KiB hot");
             lines.push(simulate(&options, size << 30, hot << 10)?);
-            eprintln!("{:?}", lines.last());
         }
     }
     println!("{}", results(&lines));

@@ -26,6 +26,17 @@ pub const RECENT: Duration = IDLE;
 /// are evaluated, so that memory on the wrong node does not stay there.
 pub const COOL_DOWN: Duration = Duration::from_secs(10);
 
+/// A move that is undone within this time was wrong: its cost was not repaid.
+pub const REPAID: Duration = Duration::from_secs(60);
+
+/// Within [`REPAID`] after memory was demoted, it is promoted only if this share of the last nine surveys has found it
+/// accessed. Memory that is used about every [`RECENT`] is found accessed twice by chance.
+pub const OFTEN: f64 = 0.5;
+
+/// Within [`REPAID`] after memory was promoted, it is demoted only after it was idle for this many times as long as
+/// otherwise. Memory that is used about every [`IDLE`] is found idle by chance.
+pub const PATIENCE: u32 = 3;
+
 /// The share of a node that is to be free, at least: memory is demoted below it. The kernel's documentation of DAMON
 /// and the patches for two tiers use the same (`node_mem_free_bp` of 50).
 const FREE: f64 = 0.005;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rate::{sampling_interval, share_of_counts};
 use crate::survey::{InUse, PageHistory};
-use crate::tiering::RECENT;
+use crate::tiering::{OFTEN, PATIENCE, RECENT};
 use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::filter::{FilterContext, Verdict, filter_range};
@@ -76,17 +76,17 @@ pub(crate) struct Seen<'a> {
 
 impl Seen<'_> {
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts that may be acted on,
-    /// and with that time. For actions that would move memory, these parts are left out: memory that was moved
+    /// with that time, and with whether the action would undo a move that has not been repaid. For actions that would move memory, these parts are left out: memory that was moved
     /// recently, was found on its node, or was found not to be accessed again.
     fn pieces(
         &self,
         kind: ActionKind,
         target: TargetId,
         range: AddrRange,
-        mut each: impl FnMut(AddrRange, Option<Duration>),
+        mut each: impl FnMut(AddrRange, Option<Duration>, bool),
     ) {
         let Some(direction) = kind.moves() else {
-            return self.history.pieces(target, range, each);
+            return self.history.pieces(target, range, |piece, at| each(piece, at, false));
         };
         let now = self.snapshot.time;
         let surveyed = self.snapshot.history(target).map_or(Duration::ZERO, PageHistory::time);
@@ -94,8 +94,8 @@ impl Seen<'_> {
             if at.is_none_or(|at| now >= at.saturating_add(LOOK_AGAIN)) {
                 self.not_again.pieces(target, piece, |piece, at| {
                     if at.is_none_or(|at| is_time_to_look_again(now, at, surveyed)) {
-                        self.moved.free_to_move(direction, target, piece, now, |piece| {
-                            self.history.pieces(target, piece, &mut each);
+                        self.moved.free_to_move(direction, target, piece, now, |piece, undoes| {
+                            self.history.pieces(target, piece, |piece, at| each(piece, at, undoes));
                         });
                     }
                 });
@@ -122,6 +122,9 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 ///
 /// If two surveys have not found a page accessed, an action that moves hot memory is done only after the condition has
 /// held for two aggregations. If the scheme asks for one look, one survey and one aggregation are enough.
+///
+/// A move is undone within [`REPAID`](crate::tiering::REPAID) only if half of the last surveys have found the memory
+/// accessed, or if it was idle for three times as long as asked for.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
 /// age leaves it out. A target without facts is left out if a filter needs them.
@@ -183,7 +186,7 @@ pub(crate) fn collect(
             for &Part { range, age: known, repeated, in_use } in &parts {
                 let passed = seen.second_look.filter(|_| repeated);
                 let context = FilterContext { target: target.id, mapping, process, passed };
-                seen.pieces(kind, target.id, range, |piece, acted_at| {
+                seen.pieces(kind, target.id, range, |piece, acted_at, undoes| {
                     // What was freed since the survey is absent, until a survey finds it in memory again.
                     if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
                         return;
@@ -193,6 +196,13 @@ pub(crate) fn collect(
                     // Two surveys are two looks.
                     let hot_for = if repeated { since } else { age };
                     if hot_for < least_age || !scheme.condition.holds(region.size(), rate, age) {
+                        return;
+                    }
+                    let is_sure = || match kind.moves() {
+                        Some(Moves::Hot) => pages.is_none() || in_use.is_some_and(|share| share >= OFTEN),
+                        _ => age >= scheme.condition.age.min().saturating_mul(PATIENCE),
+                    };
+                    if undoes && !is_sure() {
                         return;
                     }
                     let Some(piece) = whole_granules(piece, kind) else {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::rate::sampling_interval;
+use crate::tiering::REPAID;
 use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::budget::{Allowance, Budget};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
-use super::moved::{LOOK_AGAIN, Moved, WINDOW};
+use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
 use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
@@ -266,7 +267,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let survey = snapshot.histories.iter().map(|(_, history)| history.time()).max();
         for active in &mut self.active {
             let moves = active.scheme.action.kind().moves().is_some();
-            let window = if moves { WINDOW } else { window(active.scheme.condition.age.min()) };
+            let window = if moves { REPAID } else { window(active.scheme.condition.age.min()) };
             let inspector = &mut self.inspector;
             let present = |target: TargetId, range| match survey {
                 Some(_) => snapshot.history(target).map(|history| history.pages_in(range).present),

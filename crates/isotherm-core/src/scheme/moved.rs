@@ -1,6 +1,6 @@
 //! The memory that schemes have moved between nodes, so that it does not move back and forth.
 //!
-//! Three rules hold without any setting. They concern the time that a move needs to pay off: a move costs the time of a
+//! Four rules hold without any setting. They concern the time that a move needs to pay off: a move costs the time of a
 //! copy, and memory on the wrong node costs a little time with each access.
 //!
 //! - Hot memory is moved only after two looks have found it hot ([`LOOKS`](crate::tiering::LOOKS)): two surveys within
@@ -8,12 +8,15 @@
 //!   once, such as a file that is read from its start to its end. Linux's NUMA balancing asks for two faults for the
 //!   same reason (`should_numa_migrate_memory`).
 //! - What was moved is not moved back for a while ([`COOL_DOWN`]).
-//! - If more than a tenth of the moves of a scheme is undone within a minute, the scheme gets less of its quota
-//!   ([`WINDOW`], and the module `slowdown`).
+//! - What was moved is moved back within a minute ([`REPAID`]) only if there is more evidence than otherwise: hot memory
+//!   was found accessed often ([`OFTEN`](crate::tiering::OFTEN)), and cold memory was idle for long
+//!   ([`PATIENCE`](crate::tiering::PATIENCE)).
+//! - If more than a tenth of the moves of a scheme is undone within a minute, the scheme gets less of its quota (the
+//!   module `slowdown`).
 
 use std::time::Duration;
 
-use crate::tiering::COOL_DOWN;
+use crate::tiering::{COOL_DOWN, REPAID};
 use crate::{AddrRange, TargetId};
 
 use super::Moves;
@@ -22,9 +25,6 @@ use super::history::ActionHistory;
 /// For how long a scheme does not check memory again that it has found on its node. A check of all of a large memory
 /// takes about 0.1 s for 10 GiB of small pages.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
-
-/// Memory that is moved back within this time after its move counts as come back.
-pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The memory that was moved, by the direction of its last move.
 #[derive(Debug, Default)]
@@ -39,25 +39,27 @@ impl Moved {
         self.of_mut(direction).mark(target, range, at);
     }
 
-    /// Calls `each` with the parts of `range` that may be moved in this direction at the time `now`.
+    /// Calls `each` with the parts of `range` that may be moved in this direction at the time `now`, and with whether
+    /// that would undo a move that has not been repaid.
     pub(crate) fn free_to_move(
         &self,
         direction: Moves,
         target: TargetId,
         range: AddrRange,
         now: Duration,
-        mut each: impl FnMut(AddrRange),
+        mut each: impl FnMut(AddrRange, bool),
     ) {
         self.of(direction.opposite()).pieces(target, range, |piece, at| {
-            if at.is_none_or(|at| now >= at.saturating_add(COOL_DOWN)) {
-                each(piece);
+            let since = at.map_or(Duration::MAX, |at| now.saturating_sub(at));
+            if since >= COOL_DOWN {
+                each(piece, since < REPAID);
             }
         });
     }
 
     /// Drops what has no effect any more.
     pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
-        let horizon = now.saturating_sub(COOL_DOWN);
+        let horizon = now.saturating_sub(REPAID);
         self.hot.tidy(now, horizon, &lives);
         self.cold.tidy(now, horizon, &lives);
     }
@@ -87,7 +89,8 @@ mod tests {
     fn free(moved: &Moved, direction: Moves, second: u64) -> Vec<(u64, u64)> {
         let mut parts = Vec::new();
         let all = AddrRange::new(0, 100).unwrap();
-        moved.free_to_move(direction, TARGET, all, Duration::from_secs(second), |part| {
+        moved.free_to_move(direction, TARGET, all, Duration::from_secs(second), |part, undoes| {
+            assert_eq!(undoes, direction == Moves::Hot && part.start() == 20 && second < 65, "{part} at {second}");
             parts.push((part.start(), part.end()));
         });
         parts
@@ -101,7 +104,7 @@ mod tests {
         assert_eq!(free(&moved, Moves::Cold, 14), [(0, 100)], "the same direction is free");
         let all: u64 = free(&moved, Moves::Hot, 15).iter().map(|(start, end)| end - start).sum();
         assert_eq!(all, 100);
-        moved.tidy(Duration::from_secs(20), |_| true);
+        moved.tidy(Duration::from_secs(66), |_| true);
         assert_eq!(free(&moved, Moves::Hot, 6), [(0, 100)], "what has no effect is dropped");
     }
 }

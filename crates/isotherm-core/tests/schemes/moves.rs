@@ -150,8 +150,13 @@ fn half_the_quota_is_in_force_while_more_than_a_tenth_is_moved_back_within_a_min
 
 /// The history of 200 pages after five surveys, one a second, each of which finds these pages accessed.
 fn surveyed(accessed: impl Fn(u64, usize) -> bool) -> PageHistory {
+    surveyed_until(5, accessed)
+}
+
+/// The same after a survey in each second until `last`.
+fn surveyed_until(last: u64, accessed: impl Fn(u64, usize) -> bool) -> PageHistory {
     let mut history = PageHistory::default();
-    for second in 1..=5 {
+    for second in 1..=last {
         let accessed = PageBits::from_fn(|page| page < 200 && accessed(second, page));
         let found = BlockPages { present: PageBits::of(0..200), accessed, ..BlockPages::default() };
         history.take(&[found], Duration::from_secs(second));
@@ -162,11 +167,35 @@ fn surveyed(accessed: impl Fn(u64, usize) -> bool) -> PageHistory {
 
 /// The pages that an engine moves right after these surveys, in the order of its calls.
 fn moved_after(history: &PageHistory, rate: u32, mut engine: Engine, log: &Log) -> Vec<(u64, u64)> {
+    moved_at(51, history, rate, &mut engine, log)
+}
+
+/// The pages that an engine moves in the `nth` aggregation.
+fn moved_at(nth: u32, history: &PageHistory, rate: u32, engine: &mut Engine, log: &Log) -> Vec<(u64, u64)> {
     let mut target = target(1, &[(0, 512, rate, 50)], &[(0, 512, "")]);
     target.regions[0].pages = Some(history.pages_in(target.regions[0].range));
     let histories = vec![(process(1), Arc::new(history.clone()))];
-    engine.aggregated(&Snapshot { histories, ..snapshot(51, vec![target]) }).unwrap();
+    engine.aggregated(&Snapshot { histories, ..snapshot(nth, vec![target]) }).unwrap();
     log.take_pages()
+}
+
+#[test]
+fn within_a_minute_memory_is_moved_back_only_on_much_evidence() {
+    let (log, hot) = (Log::default(), Scheme { condition: Condition::ANY, ..up() });
+    let mut engine = engine(vec![down(), hot], &log);
+    assert_eq!(moved_at(51, &surveyed_until(5, |second, _| second == 1), 0, &mut engine, &log), [(0, 200)], "demoted");
+    // From the 20th second on, the first 40 pages are accessed in each second, and the next 40 twice in ten seconds.
+    let accessed = |second: u64, page: usize| {
+        second == 1 || (second >= 20 && (page < 40 || (page < 80 && matches!(second % 10, 8 | 0))))
+    };
+    assert_eq!(moved_at(301, &surveyed_until(30, accessed), 20, &mut engine, &log), [(0, 40)]);
+    assert_eq!(moved_at(701, &surveyed_until(70, accessed), 20, &mut engine, &log), [(0, 80)], "after a minute");
+    // The test's machine has no nodes: the first 40 pages are promoted each time. Memory that was promoted is demoted
+    // after three times the age of the scheme, which is a second.
+    let idle = |second: u64, page: usize| if second <= 70 { accessed(second, page) } else { page < 40 || second <= 80 };
+    let idle_for = |seconds: u64| surveyed_until(80 + seconds, idle);
+    assert_eq!(moved_at(821, &idle_for(2), 0, &mut engine, &log), [(80, 200), (0, 40)]);
+    assert_eq!(moved_at(841, &idle_for(4), 0, &mut engine, &log), [(40, 200), (0, 40)]);
 }
 
 #[test]

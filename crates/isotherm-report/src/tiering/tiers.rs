@@ -1,7 +1,9 @@
 //! The placements: which bytes of which unit lie in the fast tier, for each of its sizes.
 
+use std::time::Duration;
+
 use isotherm_core::survey::RECENT_SURVEYS;
-use isotherm_core::tiering::{COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, RECENT};
+use isotherm_core::tiering::{COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, OFTEN, PATIENCE, RECENT, REPAID};
 
 use super::place::{Part, Place, Size};
 
@@ -34,6 +36,13 @@ impl Looked<'_> {
     fn is_in_use(&self, recent: u32) -> bool {
         let looks = self.part.looks & ((1 << recent) - 1);
         looks & 1 == 1 && looks.count_ones() >= LOOKS
+    }
+
+    /// Whether so many of the last looks have found it accessed that it may come back soon. Shares are known in steps
+    /// in which they double.
+    fn is_used_often(&self) -> bool {
+        let doublings = |looks: u32| looks.checked_ilog2().unwrap_or(0) as i32;
+        0.5_f64.powi(doublings(RECENT_SURVEYS as u32) - doublings(self.part.looks.count_ones())) >= OFTEN
     }
 }
 
@@ -144,7 +153,8 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
         [fill, fill.before_it()]
     };
     let of_all = |share: f64, size: &Size| (size.bytes as f64 * share) as u64;
-    let (recent, rests) = (look.recent(), |at: f32| look.since(at) < COOL_DOWN.as_secs_f64());
+    let recent = look.recent();
+    let within = |at: f32, time: Duration| look.since(at) < time.as_secs_f64();
     let at = look.end as f32;
     let mut hottest = [0, 1].map(|_| Queue::new(0..parts.len()));
     let mut coldest = [0, 1].map(|_| Queue::new(coldest.iter().copied()));
@@ -157,7 +167,8 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
             let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
                 let is_hot = if class == 0 { looked.is_in_use(recent) } else { looked.part.looks & 1 == 1 };
-                place.moved < looked.part.present && is_hot && !rests(place.demoted_at)
+                let is_sure = !within(place.demoted_at, REPAID) || looked.is_used_often();
+                place.moved < looked.part.present && is_hot && is_sure && !within(place.demoted_at, COOL_DOWN)
             };
             let room = of_all(fill.used, size).saturating_sub(size.moved_used);
             let moved = queue.advance(parts, most.min(room), may_move, |part, most| {
@@ -173,8 +184,9 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
         for (idle, (queue, fill)) in [IDLE, LONG_IDLE].into_iter().zip(coldest.iter_mut().zip(fills)) {
             let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
-                let is_idle = looked.part.accessed_at.is_some_and(|at| look.since(at) >= idle.as_secs_f64());
-                place.moved > 0 && is_idle && !looked.is_unknown() && !rests(place.promoted_at)
+                let idle = if within(place.promoted_at, REPAID) { idle * PATIENCE } else { idle };
+                let is_idle = looked.part.accessed_at.is_some_and(|at| !within(at, idle));
+                place.moved > 0 && is_idle && !looked.is_unknown() && !within(place.promoted_at, COOL_DOWN)
             };
             let missing = of_all(fill.free, size).saturating_sub(size.bytes - size.moved_used);
             let moved = queue.advance(parts, most.min(missing), may_move, |part, most| {
