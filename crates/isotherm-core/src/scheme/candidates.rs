@@ -76,8 +76,9 @@ pub(crate) struct Seen<'a> {
 
 impl Seen<'_> {
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts that may be acted on,
-    /// with that time, and with whether the action would undo a move that has not been repaid. For actions that would move memory, these parts are left out: memory that was moved
-    /// recently, was found on its node, or was found not to be accessed again.
+    /// with that time, and with whether the action would undo a move that has not been repaid. For actions that would
+    /// move memory, these parts are left out: memory that was moved recently, was found on its node, or was found not
+    /// to be accessed again.
     fn pieces(
         &self,
         kind: ActionKind,

@@ -8,8 +8,8 @@
 //!   once, such as a file that is read from its start to its end. Linux's NUMA balancing asks for two faults for the
 //!   same reason (`should_numa_migrate_memory`).
 //! - What was moved is not moved back for a while ([`COOL_DOWN`]).
-//! - What was moved is moved back within a minute ([`REPAID`]) only if there is more evidence than otherwise: hot memory
-//!   was found accessed often ([`OFTEN`](crate::tiering::OFTEN)), and cold memory was idle for long
+//! - What was moved is moved back within a minute ([`REPAID`]) only on more evidence than otherwise: hot memory was
+//!   found accessed often ([`OFTEN`](crate::tiering::OFTEN)), and cold memory was idle for long
 //!   ([`PATIENCE`](crate::tiering::PATIENCE)).
 //! - If more than a tenth of the moves of a scheme is undone within a minute, the scheme gets less of its quota (the
 //!   module `slowdown`).
