@@ -177,25 +177,29 @@ fn pages_that_the_kernel_holds_are_refused_as_busy_and_the_others_are_moved() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn a_node_that_goes_offline_ends_no_run_and_its_memory_comes_back() {
+fn memory_of_the_target_node_that_goes_offline_ends_no_run_and_harms_no_content() {
+    // Returns how many blocks of the node have changed. A few hold memory of the kernel and stay online.
     let set_all = |state: &str| {
         let blocks = format!("/sys/devices/system/node/node{SLOW}/memory*/state");
-        run_sh(&format!("for block in {blocks}; do echo {state} > $block; done"))
+        run_sh(&format!(
+            "changed=0; for block in {blocks}; do
+               grep -qx {state} $block || if echo {state} > $block; then changed=$((changed + 1)); fi
+             done 2> /dev/null; exit $changed"
+        ))
     };
     let memory = Memory::of(32 * MIB);
     let (range, pid) = (memory.range(), std::process::id());
     let down = "access_rate: 0%, age: {min: 1s}, action: migrate_cold, target_node: 1, quota: {bytes: 4M}";
     let mut run = Running::start(&mut acting("offline", &scheme("down", down, range), &[pid], "20s"));
     eventually("some memory was moved", || share_on(pid, range, SLOW) > 0.1);
-    assert_eq!(set_all("offline"), 0, "the kernel moves the memory of the node to the other one");
-    assert_eq!(share_on(pid, range, SLOW).to_bits(), 0_f64.to_bits());
+    let offline = set_all("offline");
+    println!("{offline} blocks of node {SLOW} are offline");
+    assert!(offline >= 2);
     assert_eq!(run.wait(), 0);
-    let total = &reports("offline")[0].total;
-    let gone = [RefusalReason::Unsupported, RefusalReason::NoMemory];
-    assert!(total.refusals.iter().any(|count| gone.contains(&count.refusal.reason)), "{total:?}");
     memory.check(&[0]);
-    assert_eq!(set_all("online"), 0);
-    assert_eq!(Mover::new(pid).move_to(SLOW, range).applied, range.size(), "the node is there again");
+    assert_eq!(set_all("online"), offline);
+    Mover::new(pid).move_to(SLOW, range);
+    assert_eq!(share_on(pid, range, SLOW).to_bits(), 1_f64.to_bits(), "the node takes memory again");
     memory.check(&[0]);
 }
 
