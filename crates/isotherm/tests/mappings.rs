@@ -26,6 +26,15 @@ fn pages() -> (Vec<MmapMut>, Vec<Mmap>) {
     (0..MAPPINGS / 2).map(|_| (page(), page().make_read_only().unwrap())).unzip()
 }
 
+/// Is set when this is dropped, also by a panic.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     or_skip!(bpf_works());
@@ -36,27 +45,34 @@ fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     // A build without optimisation needs more than the default budgets, and so does a machine on which it is expensive
     // to set accessed bits again.
     let budgets = ["--cpu-budget", "50%", "--target-budget", "20%"];
-    let how = ["record", "-q", "--probe", "bpf", "--survey", "1s", "--duration", "8s", "--pid"];
-    let ran = std::thread::scope(|scope| {
+    let how = ["record", "-q", "--probe", "bpf", "--survey", "1s", "--pid", &pid, "-o", "a.rec", "--duration"];
+    let last_survey = |recording: &Recording| recording.surveys().unwrap().last().unwrap().unwrap().survey;
+    let recording = std::thread::scope(|scope| {
+        let _ended = Ended(&ended);
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
                 used.iter_mut().for_each(|page| page[0] = page[0].wrapping_add(1));
             }
         });
-        let ran = place.run(&[&how[..], &[&pid, "-o", "a.rec"], &budgets].concat());
-        ended.store(true, Ordering::Relaxed);
-        ran
+        let record = |seconds| {
+            let ran = place.run(&[&how[..], &[seconds], &budgets].concat());
+            assert_eq!(ran.status, 0, "{}", ran.err);
+            Recording::open(&place.path("a.rec")).unwrap()
+        };
+        // On a machine that is busy with other work, surveys take longer to clear all pages.
+        let mut recording = record("8s");
+        if last_survey(&recording).targets[0].total().unknown > 8 * MIB {
+            recording = record("1m");
+        }
+        recording
     });
-    assert_eq!(ran.status, 0, "{}", ran.err);
     assert_eq!(idle.len(), MAPPINGS / 2);
 
-    let recording = Recording::open(&place.path("a.rec")).unwrap();
     let last = recording.snapshots().unwrap().last().unwrap().unwrap().snapshot;
     let target = &last.targets[0];
     assert!(target.mappings.len() >= MAPPINGS, "{}", target.mappings.len());
     assert!((10..=1000).contains(&target.regions.len()), "{}", target.regions.len());
-    let survey = recording.surveys().unwrap().last().unwrap().unwrap().survey;
-    let total = survey.targets[0].total();
+    let total = last_survey(&recording).targets[0].total();
     let all = (MAPPINGS * PAGE) as u64;
     assert!((all..all + 64 * MIB).contains(&total.present), "{total:?}");
     assert!(total.unknown < 8 * MIB, "{total:?}");
