@@ -1,5 +1,6 @@
 //! The processes that a run monitors, as they appear and end: those of a selection, and their descendants.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -374,15 +375,19 @@ impl Processes {
     /// Adds the processes that belong to the selection by now. Returns those that are new.
     fn find_selected(&mut self, members: &mut BTreeMap<TargetId, Member>) -> Vec<TargetId> {
         let found = self.finder.find(Instant::now(), self.room, |pid| with_pid(members, pid).is_some());
+        let is_by_cgroup = self.finder.selection().is_by_cgroup();
         let mut joined = Vec::new();
         // What cannot be listed now is found the next time.
         for pid in found.unwrap_or_default() {
-            if let Ok(Some(id)) = self.join(members, pid)
-                && let Some(member) = members.get_mut(&id)
-            {
-                member.is_selected = true;
-                joined.push(id);
+            let Ok(Some(id)) = self.join(members, pid) else { continue };
+            let Entry::Occupied(mut entry) = members.entry(id) else { continue };
+            // The process may have been moved to another cgroup while it was opened, or have ended.
+            if is_by_cgroup && !self.finder.names_in(pid, entry.get().cgroup.as_deref()) {
+                entry.remove();
+                continue;
             }
+            entry.get_mut().is_selected = true;
+            joined.push(id);
         }
         joined
     }

@@ -37,6 +37,11 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// The process with its cgroup, if that has been read.
+    pub(crate) fn with_cgroup(self, cgroup: Option<String>) -> Self {
+        Self { cgroup: cgroup.into(), ..self }
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }

@@ -70,6 +70,11 @@ impl Finder {
         self.selection.names(&self.facts(pid))
     }
 
+    /// Whether a process whose cgroup is `cgroup` belongs to the selection, however small it is.
+    pub(crate) fn names_in(&self, pid: u32, cgroup: Option<&str>) -> bool {
+        self.selection.names(&self.facts(pid).with_cgroup(cgroup.map(str::to_owned)))
+    }
+
     /// Whether a process is excepted from the selection.
     pub(crate) fn excepts(&self, pid: u32) -> bool {
         self.selection.excepts(&self.facts(pid))

@@ -421,6 +421,8 @@ mod tests {
         let containers = Containers::new(root.path());
         let names = || selection.names(&Facts::new(root.path(), 7, &containers));
         assert!(names() && !selection.takes(&Facts::new(root.path(), 7, &containers)));
+        let was_moved = Facts::new(root.path(), 7, &containers).with_cgroup(Some("/".into()));
+        assert!(!selection.names(&was_moved), "its cgroup is the one that was read when it was opened");
         fs::write(root.path().join("proc/7/cgroup"), "0::/system.slice\n").unwrap();
         assert!(!names());
     }
