@@ -67,6 +67,9 @@ struct Measure {
     /// How long the load runs where memory is moved, in seconds
     #[arg(long, value_name = "S", default_value_t = 120)]
     seconds: u64,
+    /// Start what moves memory with the load, and not before everything else
+    #[arg(long)]
+    with_load: bool,
     /// The same where nothing moves
     #[arg(long, value_name = "S", default_value_t = 5)]
     still_seconds: u64,
@@ -109,6 +112,7 @@ fn measure(options: &Measure) -> Result<()> {
             options: options.more.split_whitespace().map(String::from).collect(),
             records: options.records,
             time: Duration::from_secs(if is_still { options.still_seconds } else { options.seconds }),
+            with_load: options.with_load,
             place: Path::new(PLACE).into(),
         };
         let at = format!("{:>4.0} s  {}/{}", start.elapsed().as_secs_f64(), nth + 1, settings.len());
@@ -196,14 +200,15 @@ fn print_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
 }
 
 const NOTES: &str = "
-Cold: memory that is touched once before redis starts, in per cent of what is free on the fast node. Slow: memory of
-redis on the slow node, mean over the load; late: over its last quarter. Slow accesses: share of the reads of records
-that the slow node serves, from the requests' distribution and the page of each record. Modelled time: 1 + slow
+What moves memory starts first, then cold memory, redis and the load, in this order; with --with-load it starts when the
+load does. Cold: memory that is touched once before redis starts, in per cent of what is free on the fast node. Slow:
+memory of redis on the slow node, mean over the load; late: over its last quarter. Slow accesses: share of the reads of
+records that the slow node serves, from the requests' distribution and the page of each record. Modelled time: 1 + slow
 accesses x (price - 1), with the price of the 2-tier patches' machine for all memory in the slow tier, 1.21 (zipfian)
 and 1.18 (latest); an emulated machine has no slow memory. Converged: nine tenths of the way from the first placement
 to the late one. B/access: bytes moved for each access that the fast node served instead of the slow one. Back: share
 of what moved that moved back within a minute. The means leave out runs without cold memory; that of times is geometric.
 
 Theirs: the patches \"DAMON based tiered memory management for CXL memory\" (merged in Linux 6.11): redis of 52.6 GB on
-a machine with CXL memory, measured times. A later version of the same authors, HMSDK, has 38.1 -> 0.7 GB in the slow
-tier.";
+a machine with CXL memory, measured times, each the mean of 50 loads of about a minute. A later version of the same
+authors, HMSDK, has 38.1 -> 0.7 GB in the slow tier.";

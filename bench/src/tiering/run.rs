@@ -1,4 +1,5 @@
-//! One run: cold memory, then redis, then a load on redis.
+//! One run: cold memory, then redis, then a load on redis. What moves memory starts before all of them, as in the
+//! measurements of the patches, or with the load.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub struct Runner {
     pub records: u64,
     /// How long the load runs.
     pub time: Duration,
+    /// Whether what moves memory starts with the load, and not before everything else.
+    pub with_load: bool,
     /// A directory for the files of this measurement.
     pub place: PathBuf,
 }
@@ -86,7 +89,7 @@ pub struct Run {
     pub redis_bytes: u64,
     /// The state when the load began, and then every second.
     pub samples: Vec<Sample>,
-    /// CPU time of isotherm or of the kdamonds, in seconds.
+    /// CPU time of isotherm or of the kdamonds during the load, in seconds.
     pub cpu_seconds: f64,
     /// What isotherm says about itself.
     pub steered: Option<Steered>,
@@ -111,6 +114,46 @@ impl Drop for Over<'_> {
     }
 }
 
+/// What moves memory.
+enum Mover {
+    None,
+    Isotherm(Steering),
+    Kernel(KernelTiering),
+}
+
+impl Mover {
+    /// Starts what this configuration has.
+    fn start(configuration: Configuration, runner: &Runner) -> Result<Self> {
+        Ok(match configuration {
+            Configuration::Isotherm => {
+                // There may be no process yet.
+                let options: Vec<_> = runner.options.iter().cloned().chain(["--wait".into()]).collect();
+                Self::Isotherm(Steering::start(&runner.isotherm, &runner.place, &options)?)
+            }
+            Configuration::Damon => Self::Kernel(KernelTiering::damon()?),
+            Configuration::Balancing => Self::Kernel(KernelTiering::balancing()?),
+            Configuration::Fast | Configuration::Slow | Configuration::Default => Self::None,
+        })
+    }
+
+    /// Its CPU time so far, in seconds.
+    fn cpu_seconds(&self) -> Result<f64> {
+        match self {
+            Self::None => Ok(0.0),
+            Self::Isotherm(steering) => steering.cpu_seconds(),
+            Self::Kernel(tiering) => tiering.cpu_seconds(),
+        }
+    }
+
+    /// Ends it. Returns what isotherm says about itself.
+    fn end(self) -> Result<Option<Steered>> {
+        match self {
+            Self::Isotherm(steering) => steering.end().map(Some),
+            Self::None | Self::Kernel(_) => Ok(None),
+        }
+    }
+}
+
 impl Runner {
     /// Makes one run.
     ///
@@ -118,6 +161,8 @@ impl Runner {
     /// If a program cannot be started or fails, or memory cannot be read.
     pub fn run(&self, setting: Setting) -> Result<Run> {
         ensure!(setting.cold_share == 0.0 || !setting.configuration.is_alone(), "{setting:?} has cold memory");
+        let start_mover = || Mover::start(setting.configuration, self);
+        let mut mover = if self.with_load { Mover::None } else { start_mover()? };
         let cold_bytes = (fast_free()? as f64 * setting.cold_share) as u64;
         let cold = (cold_bytes > 0).then(|| cold_memory(cold_bytes)).transpose()?;
         let node = match setting.configuration {
@@ -139,19 +184,13 @@ impl Runner {
         let (samples, cpu_seconds, steered) = thread::scope(|scope| -> Result<_> {
             let stop = Over(&over);
             let load = scope.spawn(|| client.read(&requests, &over, &answered));
-            let steering = (setting.configuration == Configuration::Isotherm)
-                .then(|| Steering::start(&self.isotherm, &self.place, &self.options))
-                .transpose()?;
-            let of_kernel = match setting.configuration {
-                Configuration::Damon => Some(KernelTiering::damon()?),
-                Configuration::Balancing => Some(KernelTiering::balancing()?),
-                _ => None,
-            };
+            if self.with_load {
+                mover = start_mover()?;
+            }
+            let before = mover.cpu_seconds()?;
             let samples = self.watch(&mut redis, &weights, cold_pages.as_mut(), &answered)?;
-            let cpu_seconds = steering.as_ref().map_or(Ok(0.0), Steering::cpu_seconds)?
-                + of_kernel.as_ref().map_or(Ok(0.0), KernelTiering::cpu_seconds)?;
-            drop(of_kernel);
-            let steered = steering.map(Steering::end).transpose()?;
+            let cpu_seconds = mover.cpu_seconds()? - before;
+            let steered = mover.end()?;
             drop(stop);
             load.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;
             Ok((samples, cpu_seconds, steered))

@@ -9,6 +9,9 @@ use isotherm_record::Recording;
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
+/// How many surveys are listed with their times: nothing moves before the first ones.
+const FIRST_SURVEYS: usize = 12;
+
 /// isotherm, while it runs.
 #[derive(Debug)]
 pub(super) struct Steering {
@@ -53,6 +56,9 @@ pub struct Steered {
     pub schemes: Vec<Scheme>,
     /// The number of surveys.
     pub surveys: usize,
+    /// When the first surveys ended, in seconds since isotherm began.
+    #[serde(default)]
+    pub surveyed_at: Vec<f64>,
     /// What it wrote to standard error.
     pub said: String,
 }
@@ -109,7 +115,14 @@ impl Steering {
             quota_share: scheme.quota_share,
             seconds: scheme.total.time.as_secs_f64(),
         });
-        Ok(Steered { schemes: schemes.collect(), surveys: recording.surveys()?.count(), said: self.said()? })
+        let schemes = schemes.collect();
+        let mut surveyed_at = Vec::new();
+        for survey in recording.surveys()? {
+            surveyed_at.push(survey?.survey.time.as_secs_f64());
+        }
+        let surveys = surveyed_at.len();
+        surveyed_at.truncate(FIRST_SURVEYS);
+        Ok(Steered { schemes, surveys, surveyed_at, said: self.said()? })
     }
 
     fn said(&self) -> Result<String> {

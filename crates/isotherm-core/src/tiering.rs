@@ -9,6 +9,13 @@ pub const DEFAULT_RATE: u64 = 200_000_000;
 /// Memory is demoted after it was idle for this long.
 pub const IDLE: Duration = Duration::from_secs(10);
 
+/// Memory in which no access was ever found is demoted after it was idle for this long. So a full fast node has room soon
+/// after isotherm begins to watch it. It is about two survey intervals.
+///
+/// It is shorter than [`IDLE`], since it holds for each page only once: after an access, the page must be idle for
+/// [`IDLE`] like all others.
+pub const NEVER_ACCESSED: Duration = Duration::from_secs(3);
+
 /// Memory that one look has found accessed is promoted as well while there is room beyond what [`LOOKS`] needs. To make
 /// that room, memory is demoted after it was idle for this long. It is longer than the minute in which moves are
 /// evaluated, so that what is used once a minute stays.

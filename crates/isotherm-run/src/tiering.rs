@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use isotherm_act::MIGRATION_MARGIN;
 use isotherm_core::scheme::MOST_DESTINATIONS;
-use isotherm_core::tiering::{Fill, IDLE, LONG_IDLE};
+use isotherm_core::tiering::{Fill, IDLE, LONG_IDLE, NEVER_ACCESSED};
 use isotherm_core::{NodeId, Tiers};
 
 /// The least time of a scheme in a second. In less, nothing can be moved.
@@ -114,6 +114,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
     for (from, to) in down() {
         let (action, name) = (action("migrate_cold", &to, dry_run), format!("demote-{from}"));
         let idle = |least: Duration| vec!["access_rate: 0%".into(), format!("age: {{min: {}s}}", least.as_secs())];
+        let never_accessed = (!dry_run).then(|| format!("never_accessed: {}s", NEVER_ACCESSED.as_secs()));
         let rejects = || vec![elsewhere(from), "young".into()];
         add(Part {
             about: format!(
@@ -122,7 +123,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
             ),
             name: name.clone(),
             action: &action,
-            fields: idle(IDLE),
+            fields: idle(IDLE).into_iter().chain(never_accessed).collect(),
             rejects: rejects(),
             limits: each(down().count()),
             goals: goal("node_mem_free", from, fill(from).free),

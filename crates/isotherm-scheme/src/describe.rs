@@ -22,6 +22,9 @@ pub fn describe(scheme: &Scheme) -> String {
         Some(describe_condition(&scheme.condition)),
         Some(applied),
         (scheme.looks == 1).then(|| "One look that finds memory accessed is enough.".into()),
+        scheme.never_accessed.map(|time| {
+            format!("If no access was ever found in memory, it is enough that it was idle for {}.", duration(time))
+        }),
         filters(&scheme.filters),
         limits(&scheme.quota, scheme.action),
         goals(&scheme.quota),

@@ -20,7 +20,7 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 12] = [
+const SCHEME: [&str; 13] = [
     "name",
     "size",
     "access_rate",
@@ -28,6 +28,7 @@ const SCHEME: [&str; 12] = [
     "action",
     "target_node",
     "looks",
+    "never_accessed",
     "inside",
     "apply_interval",
     "quota",
@@ -83,6 +84,8 @@ fn scheme(
     let apply_interval =
         fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
     let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
+    let never_accessed =
+        fields.get_or("never_accessed", None, |node| never_accessed(node, action, diagnostics).map(Some));
     let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, before, diagnostics));
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
     let filters = fields.get_or("filters", Vec::new(), |node| node.list("filters", diagnostics, filter));
@@ -91,6 +94,7 @@ fn scheme(
         condition: condition?,
         action: action?,
         looks: looks?,
+        never_accessed: never_accessed?,
         inside: inside?,
         apply_interval: apply_interval?,
         quota: quota?,
@@ -111,6 +115,17 @@ fn looks(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> 
         text.parse().ok().filter(|looks| (1..=LOOKS).contains(looks)).ok_or_else(|| QuantityError::form(HOW_MANY, text))
     };
     node.scalar(HOW_MANY, diagnostics, read)
+}
+
+/// For how long memory in which no access was ever found must be idle before it is moved.
+fn never_accessed(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<Duration> {
+    if let Some(action) = action
+        && action.kind().moves() != Some(Moves::Cold)
+    {
+        let refusal = format!("only demote and migrate_cold have never_accessed, and this is {action}; leave it out");
+        return diagnostics.fail(node.position, refusal);
+    }
+    node.scalar(A_TIME, diagnostics, positive_duration)
 }
 
 /// One node, a list of nodes with weights, or nodes of which the first that has room is meant.

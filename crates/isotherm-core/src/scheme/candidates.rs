@@ -36,6 +36,8 @@ struct Part {
     range: AddrRange,
     /// For how long it has been as it is.
     age: Duration,
+    /// Whether no access was ever found in it, and it has been idle for long enough nevertheless.
+    never_accessed: bool,
     /// Whether two recent surveys have found it accessed.
     repeated: bool,
     /// The share of the last surveys that have found it accessed, if it is known.
@@ -121,6 +123,8 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// found accessed, or one survey and the check just before the action. The pages that most surveys have found accessed
 /// come first.
 ///
+/// Memory in which no access was ever found may be moved as cold memory before it has the age asked for.
+///
 /// If two surveys have not found a page accessed, an action that moves hot memory is done only after the condition has
 /// held for two aggregations. If the scheme asks for one look, one survey and one aggregation are enough.
 ///
@@ -144,6 +148,7 @@ pub(crate) fn collect(
         Some(Moves::Hot) => snapshot.aggregation.saturating_mul(scheme.looks),
         Some(Moves::Cold) | None => Duration::ZERO,
     };
+    let least_idle = scheme.condition.age.min();
     let mut excluded = Excluded::default();
     let needs_frequency = scheme.condition.needs_frequency();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
@@ -166,12 +171,16 @@ pub(crate) fn collect(
             }
             parts.clear();
             let monitored = snapshot.aggregation.saturating_mul(region.age);
-            let part = |range| Part { range, age: monitored, repeated: false, in_use: None };
+            let part = |range| Part { range, age: monitored, never_accessed: false, repeated: false, in_use: None };
             let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
             match (pages, kind.reach()) {
                 (Some(pages), Reach::IdlePages) => {
-                    let idle = pages.idle_ranges(range, scheme.condition.age.min()).into_iter();
+                    let idle = pages.idle_ranges(range, least_idle).into_iter();
                     parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
+                    if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < least_idle) {
+                        let idle = pages.never_accessed_ranges(range, enough..least_idle).into_iter();
+                        parts.extend(idle.map(|(range, age)| Part { age, never_accessed: true, ..part(range) }));
+                    }
                 }
                 (Some(pages), Reach::PagesInUse) => {
                     let in_use = pages.in_use(range, RECENT).into_iter();
@@ -184,7 +193,7 @@ pub(crate) fn collect(
             }
             let mapping = &target.mappings[mapping_index];
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
-            for &Part { range, age: known, repeated, in_use } in &parts {
+            for &Part { range, age: known, never_accessed, repeated, in_use } in &parts {
                 let passed = seen.second_look.filter(|_| repeated);
                 let context = FilterContext { target: target.id, mapping, process, passed };
                 seen.pieces(kind, target.id, range, |piece, acted_at, undoes| {
@@ -196,12 +205,13 @@ pub(crate) fn collect(
                     let age = known.min(since);
                     // Two surveys are two looks.
                     let hot_for = if repeated { since } else { age };
-                    if hot_for < least_age || !scheme.condition.holds(region.size(), rate, age) {
+                    let counts_as = if never_accessed && acted_at.is_none() { least_idle } else { age };
+                    if hot_for < least_age || !scheme.condition.holds(region.size(), rate, counts_as) {
                         return;
                     }
                     let is_sure = || match kind.moves() {
                         Some(Moves::Hot) => pages.is_none() || in_use.is_some_and(|share| share >= OFTEN),
-                        _ => age >= scheme.condition.age.min().saturating_mul(PATIENCE),
+                        _ => age >= least_idle.saturating_mul(PATIENCE),
                     };
                     if undoes && !is_sure() {
                         return;

@@ -67,6 +67,9 @@ pub struct Scheme {
     pub action: Action,
     /// How many looks must have found hot memory accessed before it is moved to another node: 1 or 2.
     pub looks: u32,
+    /// For how long memory must be idle in which no access was ever found, before it is moved to another node as cold
+    /// memory. `None` if its age must match as that of other memory.
+    pub never_accessed: Option<Duration>,
     /// Whether the action may be carried out by a call made inside the target.
     pub inside: bool,
     /// The least time from one application to the next. `None` applies the scheme at each aggregation.
@@ -94,6 +97,7 @@ impl Scheme {
             condition,
             action,
             looks: LOOKS,
+            never_accessed: None,
             inside: false,
             apply_interval: None,
             quota: Quota::UNLIMITED,

@@ -206,13 +206,40 @@ impl PageHistory {
     /// for which they have been idle at least. The pages of a part have been idle for less than about twice that time.
     /// Pages that are absent lie in no part.
     pub fn idle_ranges(&self, range: AddrRange, time: Duration) -> Vec<(AddrRange, Duration)> {
+        self.idle_for(range, time, |_| PageBits::ALL)
+    }
+
+    /// The same for pages in which no access was found since their accessed bit was cleared for the first time, and
+    /// which are not known to have been idle for `time.end`: those that have been idle for at least `time.start`.
+    ///
+    /// The target had these pages before its first survey. What appears later was accessed then.
+    pub fn never_accessed_ranges(&self, range: AddrRange, time: Range<Duration>) -> Vec<(AddrRange, Duration)> {
+        let enough = self.surveys_in(time.end);
+        self.idle_for(range, time.start, |block| {
+            block.unplaced() & !enough.map_or(PageBits::NONE, |enough| block.idle_for(enough))
+        })
+    }
+
+    /// After how many surveys without an access a page has been idle for at least `time`. `None` if there were not so
+    /// many.
+    fn surveys_in(&self, time: Duration) -> Option<u16> {
         let surveys = self.times.len().min(usize::from(LONGEST)) as u16;
-        let Some(enough) = (1..surveys).find(|&surveys| self.idle_time(surveys) >= time) else {
-            return Vec::new();
-        };
+        (1..surveys).find(|&surveys| self.idle_time(surveys) >= time)
+    }
+
+    /// The parts of `range` whose pages are `among` those of their block and have been idle for at least `time`, as
+    /// [`idle_ranges`](Self::idle_ranges) has them.
+    fn idle_for(
+        &self,
+        range: AddrRange,
+        time: Duration,
+        among: impl Fn(&Block<'_>) -> PageBits,
+    ) -> Vec<(AddrRange, Duration)> {
+        let Some(enough) = self.surveys_in(time) else { return Vec::new() };
         let mut parts: Vec<(AddrRange, u32)> = Vec::new();
         for block in self.blocks_in(range) {
-            block.idle_runs(block.within(range), enough, |run, doublings| append(&mut parts, &block, run, doublings));
+            let within = block.within(range) & among(&block);
+            block.idle_runs(within, enough, |run, doublings| append(&mut parts, &block, run, doublings));
         }
         // No page has been idle for more surveys than there were, so nothing is shifted out.
         parts.into_iter().map(|(part, doublings)| (part, self.idle_time(enough << doublings))).collect()

@@ -347,6 +347,25 @@ fn a_scheme_that_fills_several_nodes_has_what_is_missing_on_all_of_them() {
 }
 
 #[test]
+fn memory_in_which_no_access_was_ever_found_is_demoted_sooner() {
+    let seconds = Duration::from_secs;
+    let moved = |last: u64, never_accessed, accessed: fn(u64, usize) -> bool| {
+        let log = Log::default();
+        let condition = condition((0.0, 0.0), seconds(10));
+        let mut engine = engine(vec![Scheme { never_accessed, condition, ..down() }], &log);
+        moved_at(last as u32 * SECOND + 1, &surveyed_until(last, accessed), 0, &mut engine, &log)
+    };
+    // The first half is accessed until the third second.
+    let accessed = |second, page| second == 1 || (page < 100 && second <= 3);
+    assert_eq!(moved(5, Some(seconds(3)), accessed), [(100, 200)]);
+    assert_eq!(moved(3, Some(seconds(3)), accessed), [], "idle for two seconds");
+    assert_eq!(moved(5, None, accessed), [], "idle for less than ten seconds");
+    assert_eq!(moved(14, Some(seconds(3)), accessed), [(0, 200)], "all is idle for ten seconds");
+    let once_more = |second, page| second == 1 || second == 6 || (page < 100 && second <= 3);
+    assert_eq!(moved(12, Some(seconds(3)), once_more), [], "an access was found");
+}
+
+#[test]
 fn memory_that_is_not_accessed_again_is_looked_at_more_and_more_rarely() {
     let mut history = surveyed(|second, _| second == 1 || second == 5);
     let log = Log::default();

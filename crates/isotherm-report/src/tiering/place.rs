@@ -17,6 +17,8 @@ pub(super) struct Part {
     pub(super) looks: u16,
     /// When a look found it accessed last, or saw it first, in seconds.
     pub(super) accessed_at: Option<f32>,
+    /// Whether it was there at the first look, and no look has found it accessed.
+    pub(super) never_accessed: bool,
     /// Where it lies, for each size of the fast tier.
     pub(super) places: Box<[Place]>,
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use isotherm_core::survey::RECENT_SURVEYS;
-use isotherm_core::tiering::{COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, OFTEN, PATIENCE, RECENT, REPAID};
+use isotherm_core::tiering::{
+    COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, NEVER_ACCESSED, OFTEN, PATIENCE, RECENT, REPAID,
+};
 
 use super::place::{Part, Place, Size};
 
@@ -46,9 +48,11 @@ impl Looked<'_> {
     }
 }
 
-/// The length and the end of a look, in seconds, and whether it is in the second half of the time.
+/// The length and the end of a look, in seconds, whether it is the first one, and whether it is in the second half of
+/// the time.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
+    pub(super) first: bool,
     pub(super) length: f64,
     pub(super) end: f64,
     pub(super) late: bool,
@@ -91,6 +95,7 @@ pub(super) fn look(parts: &mut [Looked<'_>], sizes: &mut [Size], look: Look) {
         let part = &mut *looked.part;
         part.temperature = Some(part.temperature.map_or(now, |old| old * kept + now * (1.0 - kept)));
         part.looks = (part.looks << 1 | u16::from(accessed)) & ((1 << RECENT_SURVEYS) - 1);
+        part.never_accessed = !accessed && (look.first || part.never_accessed);
         if accessed || part.accessed_at.is_none() {
             part.accessed_at = Some(look.end as f32);
         }
@@ -181,9 +186,14 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
             most -= moved;
         }
         let mut most = in_this_second;
-        for (idle, (queue, fill)) in [IDLE, LONG_IDLE].into_iter().zip(coldest.iter_mut().zip(fills)) {
+        for (class, (queue, fill)) in coldest.iter_mut().zip(fills).enumerate() {
             let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
+                let idle = match class {
+                    0 if looked.part.never_accessed => NEVER_ACCESSED,
+                    0 => IDLE,
+                    _ => LONG_IDLE,
+                };
                 let idle = if within(place.promoted_at, REPAID) { idle * PATIENCE } else { idle };
                 let is_idle = looked.part.accessed_at.is_some_and(|at| !within(at, idle));
                 place.moved > 0 && is_idle && !looked.is_unknown() && !within(place.promoted_at, COOL_DOWN)
@@ -225,7 +235,7 @@ mod tests {
     fn run(parts: &mut [Part], sizes: &mut [Size], nth: u32, rate: u64, accesses: impl Fn(usize) -> f64) {
         let mut looked: Vec<_> =
             parts.iter_mut().enumerate().map(|(nth, part)| Looked { accesses: accesses(nth), part }).collect();
-        look(&mut looked, sizes, Look { length: 1.0, end: f64::from(nth), late: nth > 10, rate });
+        look(&mut looked, sizes, Look { first: nth == 1, length: 1.0, end: f64::from(nth), late: nth > 10, rate });
     }
 
     fn moved(parts: &[Part]) -> Vec<u64> {
@@ -287,7 +297,8 @@ mod tests {
         let mut parts = parts(&[50 * MIB, 50 * MIB, 50 * MIB], &mut sizes);
         assert_eq!(moved(&parts), [50, 50, 0]);
         let accesses = |nth| [0.0, 5.0, 100.0][nth];
-        for nth in 1..=10 {
+        run(&mut parts, &mut sizes, 1, RATE, |_| 1.0);
+        for nth in 2..=10 {
             run(&mut parts, &mut sizes, nth, RATE, accesses);
         }
         assert_eq!((sizes[0].promoted, sizes[0].demoted), (0, 0), "not idle for 10 s yet");
@@ -303,6 +314,18 @@ mod tests {
             run(&mut parts, &mut sizes, nth, RATE, |_| 50.0);
         }
         assert_eq!(sizes[0].demoted, before);
+    }
+
+    #[test]
+    fn memory_in_which_no_look_has_found_an_access_makes_room_after_three_seconds() {
+        let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
+        let mut parts = parts(&[50 * MIB, 50 * MIB, 50 * MIB], &mut sizes);
+        for nth in 1..100 {
+            // The second part is accessed once.
+            run(&mut parts, &mut sizes, nth, RATE, |part| [0.0, f64::from(u8::from(nth == 5)), 100.0][part]);
+            assert_eq!(sizes[0].demoted > 0, nth > 3, "{nth}");
+            assert!(nth >= 15 || moved(&parts)[1] == 50, "{nth}");
+        }
     }
 
     #[test]
