@@ -3,8 +3,11 @@
 //! A [`Run`](run::Run) is redis with one [`Distribution`] of requests, beside an amount of cold memory, under a
 //! [`Configuration`]. A program of this crate sends the requests, so the share of the requests that read each record is
 //! known, and so is the page of each record: that gives the share of the accesses that slow memory serves.
+//!
+//! [`moving`] measures the same for a hot set that moves.
 
 mod kernel;
+pub mod moving;
 pub mod placement;
 pub mod run;
 mod server;

@@ -11,9 +11,13 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use isotherm_bench::schemes::machine::Machine;
 use isotherm_bench::schemes::switches;
+use isotherm_bench::tiering::moving::{self, moving_table, phase_table};
 use isotherm_bench::tiering::run::{Run, Runner, Setting, be_cold};
 use isotherm_bench::tiering::summary::{self, Line};
 use isotherm_bench::tiering::{Configuration, Distribution};
+use isotherm_core::{PAGE_SIZE, units};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// Cold memory, in per cent of what is free on the fast node.
@@ -24,6 +28,9 @@ const SWITCH: Duration = Duration::from_millis(2);
 
 /// Where the files of a measurement are in the laboratory.
 const PLACE: &str = "/tmp";
+
+/// Where the pattern and the last recording of a hot set that moves are: the host gets what is there.
+const RESULTS: &str = "/results";
 
 /// Measure where redis lies beside cold memory, on two memory nodes, with and without isotherm
 ///
@@ -39,6 +46,16 @@ enum Command {
     Run(Measure),
     /// Print the tables of runs; the input is JSON Lines as `run` writes them
     Table {
+        /// Files of runs
+        files: Vec<PathBuf>,
+        /// Write the figures to this file as well
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Measure with a hot set that moves, in place of redis
+    Moving(MeasureMoving),
+    /// Print the tables of runs of `moving`
+    MovingTable {
         /// Files of runs
         files: Vec<PathBuf>,
         /// Write the figures to this file as well
@@ -76,6 +93,35 @@ struct Measure {
     /// Records of 1,000 bytes in redis
     #[arg(long, value_name = "N", default_value_t = 180_000)]
     records: u64,
+    #[command(flatten)]
+    isotherm: Isotherm,
+}
+
+/// Measure with a hot set that moves, and write a line of JSON for each run
+#[derive(Args)]
+struct MeasureMoving {
+    /// Only these configurations, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_value = "default,isotherm")]
+    configurations: Vec<Configuration>,
+    /// Cold memory, in per cent of what is free on the fast node
+    #[arg(long, value_name = "PERCENT", default_value_t = 93.0)]
+    cold: f64,
+    /// The number of sets of memory, each of which is accessed for 30 s
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
+    sets: u32,
+    /// The size of each set
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value = "48M")]
+    set_size: u64,
+    /// How long the sets are accessed, in seconds
+    #[arg(long, value_name = "S", default_value_t = 240, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    #[command(flatten)]
+    isotherm: Isotherm,
+}
+
+/// How isotherm is called.
+#[derive(Args)]
+struct Isotherm {
     /// Path of isotherm
     #[arg(long, default_value = "isotherm")]
     isotherm: PathBuf,
@@ -89,10 +135,18 @@ struct Measure {
     more: String,
 }
 
+impl Isotherm {
+    fn options(&self) -> Vec<String> {
+        self.more.split_whitespace().map(String::from).collect()
+    }
+}
+
 fn main() -> Result<()> {
     match Options::parse().command {
         Command::Run(options) => measure(&options),
         Command::Table { files, json } => print_tables(&files, json),
+        Command::Moving(options) => measure_moving(&options),
+        Command::MovingTable { files, json } => print_moving_tables(&files, json),
         Command::Cold { bytes } => be_cold(bytes),
     }
 }
@@ -108,8 +162,8 @@ fn measure(options: &Measure) -> Result<()> {
     for (nth, setting) in settings.iter().enumerate() {
         let is_still = !setting.configuration.moves();
         let runner = Runner {
-            isotherm: options.isotherm.clone(),
-            options: options.more.split_whitespace().map(String::from).collect(),
+            isotherm: options.isotherm.isotherm.clone(),
+            options: options.isotherm.options(),
             records: options.records,
             time: Duration::from_secs(if is_still { options.still_seconds } else { options.seconds }),
             with_load: options.with_load,
@@ -128,9 +182,7 @@ fn measure(options: &Measure) -> Result<()> {
                     line.slow_share.late * 100.0,
                     line.requests
                 );
-                let mut out = stdout().lock();
-                writeln!(out, "{}", serde_json::to_string(&run)?)?;
-                out.flush()?;
+                write_run(&run)?;
             }
             Err(error) => {
                 failed += 1;
@@ -142,6 +194,56 @@ fn measure(options: &Measure) -> Result<()> {
         bail!("{failed} of {} runs failed", settings.len());
     }
     Ok(())
+}
+
+fn measure_moving(options: &MeasureMoving) -> Result<()> {
+    ensure!(
+        Machine::this() == Machine::Laboratory,
+        "this measurement runs in the laboratory only: bench/tiering --moving"
+    );
+    ensure!((0.0..100.0).contains(&options.cold), "--cold is a per cent below 100");
+    ensure!(
+        options.set_size > 0 && options.set_size.is_multiple_of(PAGE_SIZE),
+        "--set-size is a whole number of pages of {PAGE_SIZE} bytes"
+    );
+    switches::begin(SWITCH)?;
+    let runner = moving::Runner {
+        isotherm: options.isotherm.isotherm.clone(),
+        options: options.isotherm.options(),
+        cold_share: options.cold / 100.0,
+        sets: options.sets as usize,
+        set_bytes: options.set_size,
+        seconds: options.seconds,
+        place: Path::new(RESULTS).into(),
+    };
+    let start = Instant::now();
+    let mut failed = 0;
+    for (nth, &configuration) in options.configurations.iter().enumerate() {
+        let run = runner.run(configuration);
+        let at = format!("{:>4.0} s  {}/{}", start.elapsed().as_secs_f64(), nth + 1, options.configurations.len());
+        match run {
+            Ok(run) => {
+                let share = moving::Line::of(&run).slow_share * 100.0;
+                eprintln!("{at}  {}: slow accesses {share:.1} %", configuration.name());
+                write_run(&run)?;
+            }
+            Err(error) => {
+                failed += 1;
+                eprintln!("{at}  {}: {error:#}", configuration.name());
+            }
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} of {} runs failed", options.configurations.len());
+    }
+    Ok(())
+}
+
+/// Writes a run to standard output as soon as it has ended.
+fn write_run(run: &impl Serialize) -> Result<()> {
+    let mut out = stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(run)?)?;
+    Ok(out.flush()?)
 }
 
 /// The runs to make, in their order.
@@ -171,8 +273,9 @@ fn settings(options: &Measure) -> Vec<Setting> {
     settings
 }
 
-fn print_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
-    let mut runs: Vec<Run> = Vec::new();
+/// Reads the runs that files have.
+fn read_runs<R: DeserializeOwned>(files: &[PathBuf]) -> Result<Vec<R>> {
+    let mut runs = Vec::new();
     for file in files {
         let lines = BufReader::new(File::open(file).with_context(|| format!("{} cannot be read", file.display()))?);
         for line in lines.lines() {
@@ -182,6 +285,18 @@ fn print_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
             }
         }
     }
+    Ok(runs)
+}
+
+/// Writes the figures to a file, if one is given.
+fn write_figures(json: Option<PathBuf>, figures: &serde_json::Value) -> Result<()> {
+    let Some(path) = json else { return Ok(()) };
+    std::fs::write(&path, serde_json::to_string_pretty(figures)?)
+        .with_context(|| format!("{} cannot be written", path.display()))
+}
+
+fn print_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
+    let mut runs: Vec<Run> = read_runs(files)?;
     runs.sort_by(|a, b| {
         let key = |run: &Run| (run.distribution, run.configuration);
         key(a).cmp(&key(b)).then(a.cold_share.total_cmp(&b.cold_share))
@@ -192,12 +307,25 @@ fn print_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
     println!("\n{}", summary::moves_table(&lines));
     println!("\n{}", summary::means_table(&means));
     println!("{NOTES}");
-    if let Some(path) = json {
-        std::fs::write(&path, serde_json::to_string_pretty(&json!({ "lines": lines, "means": means, "runs": runs }))?)
-            .with_context(|| format!("{} cannot be written", path.display()))?;
-    }
-    Ok(())
+    write_figures(json, &json!({ "lines": lines, "means": means, "runs": runs }))
 }
+
+fn print_moving_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
+    let runs: Vec<moving::Run> = read_runs(files)?;
+    let lines: Vec<moving::Line> = runs.iter().map(moving::Line::of).collect();
+    println!("{}", moving_table(&lines));
+    println!("\n{}", phase_table(&lines));
+    println!("{MOVING_NOTES}");
+    write_figures(json, &json!({ "lines": lines, "runs": runs }))
+}
+
+const MOVING_NOTES: &str = "
+Cold: memory that is touched once before the sets, in per cent of what is free on the fast node. Slow accesses: the
+share of the accesses that the slow node serves, which is the part of the accessed set that is there. It is a mean over
+the run, over the last cycle (in which each set is accessed once), and over the last 10 s of each phase of 30 s.
+Converged: seconds until nine tenths of the accessed set are on the fast node, median over the phases. Back: share of
+what moved that moved back within a minute. The second table has each phase: slow accesses in per cent, and the seconds
+until it has converged. Best: all of the accessed set is always on the fast node.";
 
 const NOTES: &str = "
 What moves memory starts first, then cold memory, redis and the load, in this order; with --with-load it starts when the

@@ -25,7 +25,7 @@ use crate::schemes::redis::VALUE;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Time between two looks at the pages of cold memory, in seconds. There are many.
-const LOOK_AT_COLD: f64 = 5.0;
+pub(super) const LOOK_AT_COLD: f64 = 5.0;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ pub struct Run {
 }
 
 /// A process that is killed when this is dropped.
-struct KillOnDrop(Child);
+pub(super) struct KillOnDrop(pub(super) Child);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
@@ -262,14 +262,14 @@ fn weights(pages: &Pages, values: &[u64], shares: &[f64]) -> Result<Vec<f64>> {
 }
 
 /// What is free on the fast node, in bytes.
-fn fast_free() -> Result<u64> {
+pub(super) fn fast_free() -> Result<u64> {
     let nodes = memory_nodes(std::path::Path::new("/"))?;
     ensure!(nodes.iter().any(|node| node.id == SLOW), "there is no node {SLOW}: bench/tiering needs two memory nodes");
     Ok(nodes.iter().find(|node| node.id == FAST).context("there is no node 0")?.free)
 }
 
 /// Starts a process with so much memory, and waits until it has touched all of it.
-fn cold_memory(bytes: u64) -> Result<KillOnDrop> {
+pub(super) fn cold_memory(bytes: u64) -> Result<KillOnDrop> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["cold", &bytes.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = KillOnDrop(command.spawn().context("the process with cold memory cannot be started")?);

@@ -104,11 +104,11 @@ fn converged_after(samples: &[Sample], share: Figure) -> Option<f64> {
     samples.get(last_far + 1).map(|sample| sample.time)
 }
 
-fn mib(bytes: f64) -> String {
+pub(super) fn mib(bytes: f64) -> String {
     format!("{:.1}", bytes / f64::from(1 << 20))
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     // Zero is shown without a sign.
     format!("{:.1}", share * 100.0 + 0.0)
 }
