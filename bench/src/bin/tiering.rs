@@ -211,6 +211,7 @@ fn measure_moving(options: &MeasureMoving) -> Result<()> {
         isotherm: options.isotherm.isotherm.clone(),
         options: options.isotherm.options(),
         cold_share: options.cold / 100.0,
+        cold_bytes: moving::cold_bytes(options.cold / 100.0)?,
         sets: options.sets as usize,
         set_bytes: options.set_size,
         seconds: options.seconds,
@@ -320,12 +321,13 @@ fn print_moving_tables(files: &[PathBuf], json: Option<PathBuf>) -> Result<()> {
 }
 
 const MOVING_NOTES: &str = "
-Cold: memory that is touched once before the sets, in per cent of what is free on the fast node. Slow accesses: the
-share of the accesses that the slow node serves, which is the part of the accessed set that is there. It is a mean over
-the run, over the last cycle (in which each set is accessed once), and over the last 10 s of each phase of 30 s.
-Converged: seconds until nine tenths of the accessed set are on the fast node, median over the phases. Back: share of
-what moved that moved back within a minute. The second table has each phase: slow accesses in per cent, and the seconds
-until it has converged. Best: all of the accessed set is always on the fast node.";
+Cold: memory that is touched once before the sets, in per cent of what is free on the fast node. At first: the part of
+all sets that is on the slow node at the beginning; the slow node serves this share of the accesses if nothing moves.
+Slow accesses: the share of the accesses that the slow node serves, which is the part of the accessed set that is there.
+It is a mean over the run, over the last cycle (in which each set is accessed once), and over the last 10 s of each
+phase of 30 s. Converged: seconds until nine tenths of the accessed set are on the fast node, median over the phases.
+Back: share of what moved that moved back within a minute. The second table has each phase: slow accesses in per cent,
+and the seconds until it has converged. Best: all of the accessed set is always on the fast node.";
 
 const NOTES: &str = "
 What moves memory starts first, then cold memory, redis and the load, in this order; with --with-load it starts when the

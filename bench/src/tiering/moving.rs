@@ -57,8 +57,10 @@ pub struct Runner {
     pub isotherm: PathBuf,
     /// Options for `isotherm tier run`.
     pub options: Vec<String>,
-    /// Cold memory, as a share of what is free on the fast node before the run.
+    /// Cold memory, as a share of what is free on the fast node before the first run.
     pub cold_share: f64,
+    /// The same in bytes, see [`cold_bytes`].
+    pub cold_bytes: u64,
     /// The number of sets. After the last one, the first one is accessed again.
     pub sets: usize,
     /// The size of each set in bytes: a whole number of pages.
@@ -87,7 +89,7 @@ pub struct Sample {
 pub struct Run {
     /// Where memory was.
     pub configuration: Configuration,
-    /// Cold memory, as a share of what was free on the fast node before.
+    /// Cold memory, as a share of what was free on the fast node before the first run.
     pub cold_share: f64,
     /// Cold memory, in bytes.
     pub cold_bytes: u64,
@@ -154,6 +156,17 @@ impl Workload {
     }
 }
 
+/// Cold memory of all runs, in bytes, if it is this share of what is free on the fast node now.
+///
+/// It is found once, so that all runs begin alike: after a run, the kernel keeps tens of MiB in lists of each processor,
+/// which it does not count as free, and uses them for the sets of the next run.
+///
+/// # Errors
+/// If the nodes cannot be read, or there is no second one.
+pub fn cold_bytes(share: f64) -> Result<u64> {
+    Ok((fast_free()? as f64 * share) as u64)
+}
+
 impl Runner {
     /// Makes one run.
     ///
@@ -161,8 +174,7 @@ impl Runner {
     /// If a program cannot be started or fails, or memory cannot be read.
     pub fn run(&self, configuration: Configuration) -> Result<Run> {
         ensure!(!configuration.is_alone(), "{} has no cold memory, and is not measured here", configuration.name());
-        let cold_bytes = (fast_free()? as f64 * self.cold_share) as u64;
-        let cold = (cold_bytes > 0).then(|| cold_memory(cold_bytes)).transpose()?;
+        let cold = (self.cold_bytes > 0).then(|| cold_memory(self.cold_bytes)).transpose()?;
         let mut cold_pages = cold.as_ref().map(|cold| Pages::of(cold.0.id())).transpose()?;
 
         let pattern = self.place.join("moving.toml");
@@ -201,7 +213,7 @@ impl Runner {
         Ok(Run {
             configuration,
             cold_share: self.cold_share,
-            cold_bytes,
+            cold_bytes: self.cold_bytes,
             cold_slow_bytes: cold_pages.map_or(0, |pages| pages.slow_bytes()),
             set_bytes: self.set_bytes,
             phases,
@@ -280,8 +292,11 @@ pub struct PhaseFigures {
 pub struct Line {
     /// Where memory was.
     pub configuration: Configuration,
-    /// Cold memory, as a share of what was free on the fast node before.
+    /// Cold memory, as a share of what was free on the fast node before the first run.
     pub cold_share: f64,
+    /// The part of all sets that was on the slow node at the first look, 0 to 1: the share of the accesses that this
+    /// node serves if nothing moves.
+    pub slow_at_first: f64,
     /// The share of the accesses that the slow node serves, mean over the run, 0 to 1.
     pub slow_share: f64,
     /// The same over the last cycle, in which each set was accessed once. `None` if the run had no more than one.
@@ -335,7 +350,8 @@ impl Line {
     /// The figures of `run`.
     pub fn of(run: &Run) -> Self {
         let phases = run.by_phase();
-        let sets = run.samples.first().map_or(1, |sample| sample.slow.len());
+        let first = run.samples.first().map_or(&[][..], |first| &first.slow);
+        let sets = first.len();
         let last = run.samples.last().map_or(0.0, |last| last.time);
         let moves = run.samples.last().map_or(Moves::default(), |last| last.moves);
         let figures = |samples: &Vec<(f64, f64)>| PhaseFigures {
@@ -353,6 +369,7 @@ impl Line {
         Self {
             configuration: run.configuration,
             cold_share: run.cold_share,
+            slow_at_first: first.iter().sum::<f64>() / sets.max(1) as f64,
             slow_share: mean(phases.iter().flatten().copied()).unwrap_or(f64::NAN),
             slow_share_last_cycle: last_cycle.and_then(|phases| mean(phases.iter().flatten().copied())),
             slow_share_at_end: mean(phases.iter().flat_map(|samples| at_end(samples))),
@@ -375,6 +392,7 @@ pub fn moving_table(lines: &[Line]) -> Table {
     let header = [
         "placement",
         "cold",
+        "at first %",
         "slow accesses %",
         "last cycle",
         "ends of phases",
@@ -392,6 +410,7 @@ pub fn moving_table(lines: &[Line]) -> Table {
         vec![
             line.configuration.name().into(),
             format!("{:.0} %", line.cold_share * 100.0),
+            percent(line.slow_at_first),
             percent(line.slow_share),
             or_none(line.slow_share_last_cycle.map(percent)),
             or_none(line.slow_share_at_end.map(percent)),
@@ -402,7 +421,7 @@ pub fn moving_table(lines: &[Line]) -> Table {
             or_none(has_time.then(|| format!("{:.0}", line.cpu_percent))),
         ]
     });
-    let best = ["best", "", "0.0", "0.0", "0.0", "0", "", "", "", ""].map(String::from).to_vec();
+    let best = ["best", "", "", "0.0", "0.0", "0.0", "0", "", "", "", ""].map(String::from).to_vec();
     table::table(&header, 1, rows.chain([best]))
 }
 
@@ -456,6 +475,7 @@ mod tests {
         for (share, truth) in shares.iter().zip([0.2, 0.4, 0.2, 0.7]) {
             assert!((share - truth).abs() < 1e-9, "{shares:?}");
         }
+        assert!((line.slow_at_first - 0.45).abs() < 1e-9, "{line:?}");
         assert!((line.slow_share - 0.375).abs() < 1e-9, "{line:?}");
         assert!((line.slow_share_last_cycle.unwrap() - 0.45).abs() < 1e-9, "{line:?}");
         assert!((line.back_share.unwrap() - 0.25).abs() < 1e-9, "{line:?}");
