@@ -151,15 +151,17 @@ impl Workload {
         const LONGEST: Duration = Duration::from_secs(QUIET + PHASE + 60);
         self.announced.recv_timeout(LONGEST).map_err(|error| match error {
             RecvTimeoutError::Timeout => anyhow::anyhow!("isotherm workload began no phase within {LONGEST:?}"),
-            RecvTimeoutError::Disconnected => anyhow::anyhow!("isotherm workload has ended, or said something unknown"),
+            RecvTimeoutError::Disconnected => {
+                anyhow::anyhow!("isotherm workload has ended, or said what cannot be read")
+            }
         })
     }
 }
 
 /// Cold memory of all runs, in bytes, if it is this share of what is free on the fast node now.
 ///
-/// It is found once, so that all runs begin alike: after a run, the kernel keeps tens of MiB in lists of each processor,
-/// which it does not count as free, and uses them for the sets of the next run.
+/// It is found once, so that all runs begin alike. After a run, the kernel keeps tens of MiB in lists of each
+/// processor. It does not count them as free, and uses them for the sets of the next run.
 ///
 /// # Errors
 /// If the nodes cannot be read, or there is no second one.
