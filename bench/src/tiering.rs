@@ -7,6 +7,7 @@
 //! [`moving`] measures the same for a hot set that moves.
 
 mod kernel;
+mod mover;
 pub mod moving;
 pub mod placement;
 pub mod run;

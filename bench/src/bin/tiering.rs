@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use isotherm_bench::schemes::machine::Machine;
 use isotherm_bench::schemes::switches;
 use isotherm_bench::tiering::moving::{self, moving_table, phase_table};
-use isotherm_bench::tiering::run::{Run, Runner, Setting, be_cold};
+use isotherm_bench::tiering::run::{Run, Runner, Setting, be_cold, fast_free};
 use isotherm_bench::tiering::summary::{self, Line};
 use isotherm_bench::tiering::{Configuration, Distribution};
 use isotherm_core::{PAGE_SIZE, units};
@@ -157,6 +157,7 @@ fn measure(options: &Measure) -> Result<()> {
     ensure!(options.sizes.iter().all(|size| (0.0..100.0).contains(size)), "--sizes are per cents below 100");
     switches::begin(SWITCH)?;
     let settings = settings(options);
+    let free_bytes = fast_free()?;
     let start = Instant::now();
     let mut failed = 0;
     for (nth, setting) in settings.iter().enumerate() {
@@ -167,6 +168,7 @@ fn measure(options: &Measure) -> Result<()> {
             records: options.records,
             time: Duration::from_secs(if is_still { options.still_seconds } else { options.seconds }),
             with_load: options.with_load,
+            free_bytes,
             place: Path::new(PLACE).into(),
         };
         let at = format!("{:>4.0} s  {}/{}", start.elapsed().as_secs_f64(), nth + 1, settings.len());
@@ -211,7 +213,7 @@ fn measure_moving(options: &MeasureMoving) -> Result<()> {
         isotherm: options.isotherm.isotherm.clone(),
         options: options.isotherm.options(),
         cold_share: options.cold / 100.0,
-        cold_bytes: moving::cold_bytes(options.cold / 100.0)?,
+        free_bytes: fast_free()?,
         sets: options.sets as usize,
         set_bytes: options.set_size,
         seconds: options.seconds,

@@ -20,10 +20,10 @@ use isotherm_kernel::unix_ns;
 use serde::{Deserialize, Serialize};
 
 use super::Configuration;
-use super::kernel::KernelTiering;
+use super::mover::Mover;
 use super::placement::{Moves, Pages};
 use super::run::{KillOnDrop, LOOK_AT_COLD, cold_memory, fast_free};
-use super::steering::{Steered, Steering};
+use super::steering::Steered;
 use super::summary::{mib, percent};
 use crate::pairs::median;
 use crate::table;
@@ -59,8 +59,8 @@ pub struct Runner {
     pub options: Vec<String>,
     /// Cold memory, as a share of what is free on the fast node before the first run.
     pub cold_share: f64,
-    /// The same in bytes, see [`cold_bytes`].
-    pub cold_bytes: u64,
+    /// What is free there, in bytes: see [`fast_free`].
+    pub free_bytes: u64,
     /// The number of sets. After the last one, the first one is accessed again.
     pub sets: usize,
     /// The size of each set in bytes: a whole number of pages.
@@ -158,17 +158,6 @@ impl Workload {
     }
 }
 
-/// Cold memory of all runs, in bytes, if it is this share of what is free on the fast node now.
-///
-/// It is found once, so that all runs begin alike. After a run, the kernel keeps tens of MiB in lists of each
-/// processor. It does not count them as free, and uses them for the sets of the next run.
-///
-/// # Errors
-/// If the nodes cannot be read, or there is no second one.
-pub fn cold_bytes(share: f64) -> Result<u64> {
-    Ok((fast_free()? as f64 * share) as u64)
-}
-
 impl Runner {
     /// Makes one run.
     ///
@@ -176,7 +165,8 @@ impl Runner {
     /// If a program cannot be started or fails, or memory cannot be read.
     pub fn run(&self, configuration: Configuration) -> Result<Run> {
         ensure!(!configuration.is_alone(), "{} has no cold memory, and is not measured here", configuration.name());
-        let cold = (self.cold_bytes > 0).then(|| cold_memory(self.cold_bytes)).transpose()?;
+        let cold_bytes = (self.free_bytes as f64 * self.cold_share) as u64;
+        let cold = (cold_bytes > 0).then(|| cold_memory(cold_bytes)).transpose()?;
         let mut cold_pages = cold.as_ref().map(|cold| Pages::of(cold.0.id())).transpose()?;
 
         let pattern = self.place.join("moving.toml");
@@ -188,20 +178,11 @@ impl Runner {
         let weights = areas.iter().map(|area| weights(&pages, area.start..area.end)).collect::<Result<Vec<_>>>()?;
 
         let first_phase = workload.next_phase()?.unix_ns;
-        let steering = (configuration == Configuration::Isotherm)
-            .then(|| Steering::start(&self.isotherm, &self.place, &self.options))
-            .transpose()?;
-        let of_kernel = match configuration {
-            Configuration::Damon => Some(KernelTiering::damon()?),
-            Configuration::Balancing => Some(KernelTiering::balancing()?),
-            _ => None,
-        };
+        let mover = Mover::start(configuration, &self.isotherm, &self.place, &self.options)?;
         let since = |unix_ns: u64| unix_ns.saturating_sub(first_phase) as f64 / 1e9;
         let samples = self.watch(&mut pages, &weights, cold_pages.as_mut(), || since(unix_ns()))?;
-        let cpu_seconds = steering.as_ref().map_or(Ok(0.0), Steering::cpu_seconds)?
-            + of_kernel.as_ref().map_or(Ok(0.0), KernelTiering::cpu_seconds)?;
-        drop(of_kernel);
-        let steered = steering.map(Steering::end).transpose()?;
+        let cpu_seconds = mover.cpu_seconds()?;
+        let steered = mover.end()?;
         let mut phases = vec![0.0];
         phases.extend(workload.announced.try_iter().map(|announced| since(announced.unix_ns)));
         // After the last phase, nothing is accessed.
@@ -215,7 +196,7 @@ impl Runner {
         Ok(Run {
             configuration,
             cold_share: self.cold_share,
-            cold_bytes: self.cold_bytes,
+            cold_bytes,
             cold_slow_bytes: cold_pages.map_or(0, |pages| pages.slow_bytes()),
             set_bytes: self.set_bytes,
             phases,

@@ -13,10 +13,10 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_kernel::memory_nodes;
 use serde::{Deserialize, Serialize};
 
-use super::kernel::KernelTiering;
+use super::mover::Mover;
 use super::placement::{FAST, Moves, Pages, SLOW};
 use super::server::{Client, find_values, start};
-use super::steering::{Steered, Steering};
+use super::steering::Steered;
 use super::ycsb::Requests;
 use super::{Configuration, Distribution};
 use crate::schemes::redis::VALUE;
@@ -34,7 +34,7 @@ pub struct Setting {
     pub configuration: Configuration,
     /// The requests.
     pub distribution: Distribution,
-    /// Cold memory, as a share of what is free on the fast node before the run.
+    /// Cold memory, as a share of what is free on the fast node before the first run.
     pub cold_share: f64,
 }
 
@@ -51,6 +51,8 @@ pub struct Runner {
     pub time: Duration,
     /// Whether what moves memory starts with the load, and not before everything else.
     pub with_load: bool,
+    /// What is free on the fast node before the first run, in bytes: see [`fast_free`].
+    pub free_bytes: u64,
     /// A directory for the files of this measurement.
     pub place: PathBuf,
 }
@@ -79,7 +81,7 @@ pub struct Run {
     pub configuration: Configuration,
     /// The requests.
     pub distribution: Distribution,
-    /// Cold memory, as a share of what was free on the fast node before.
+    /// Cold memory, as a share of what was free on the fast node before the first run.
     pub cold_share: f64,
     /// Cold memory, in bytes.
     pub cold_bytes: u64,
@@ -114,46 +116,6 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What moves memory.
-enum Mover {
-    None,
-    Isotherm(Steering),
-    Kernel(KernelTiering),
-}
-
-impl Mover {
-    /// Starts what this configuration has.
-    fn start(configuration: Configuration, runner: &Runner) -> Result<Self> {
-        Ok(match configuration {
-            Configuration::Isotherm => {
-                // There may be no process yet.
-                let options: Vec<_> = runner.options.iter().cloned().chain(["--wait".into()]).collect();
-                Self::Isotherm(Steering::start(&runner.isotherm, &runner.place, &options)?)
-            }
-            Configuration::Damon => Self::Kernel(KernelTiering::damon()?),
-            Configuration::Balancing => Self::Kernel(KernelTiering::balancing()?),
-            Configuration::Fast | Configuration::Slow | Configuration::Default => Self::None,
-        })
-    }
-
-    /// Its CPU time so far, in seconds.
-    fn cpu_seconds(&self) -> Result<f64> {
-        match self {
-            Self::None => Ok(0.0),
-            Self::Isotherm(steering) => steering.cpu_seconds(),
-            Self::Kernel(tiering) => tiering.cpu_seconds(),
-        }
-    }
-
-    /// Ends it. Returns what isotherm says about itself.
-    fn end(self) -> Result<Option<Steered>> {
-        match self {
-            Self::Isotherm(steering) => steering.end().map(Some),
-            Self::None | Self::Kernel(_) => Ok(None),
-        }
-    }
-}
-
 impl Runner {
     /// Makes one run.
     ///
@@ -161,9 +123,9 @@ impl Runner {
     /// If a program cannot be started or fails, or memory cannot be read.
     pub fn run(&self, setting: Setting) -> Result<Run> {
         ensure!(setting.cold_share == 0.0 || !setting.configuration.is_alone(), "{setting:?} has cold memory");
-        let start_mover = || Mover::start(setting.configuration, self);
+        let start_mover = || Mover::start(setting.configuration, &self.isotherm, &self.place, &self.options);
         let mut mover = if self.with_load { Mover::None } else { start_mover()? };
-        let cold_bytes = (fast_free()? as f64 * setting.cold_share) as u64;
+        let cold_bytes = (self.free_bytes as f64 * setting.cold_share) as u64;
         let cold = (cold_bytes > 0).then(|| cold_memory(cold_bytes)).transpose()?;
         let node = match setting.configuration {
             Configuration::Fast => Some(FAST),
@@ -262,7 +224,13 @@ fn weights(pages: &Pages, values: &[u64], shares: &[f64]) -> Result<Vec<f64>> {
 }
 
 /// What is free on the fast node, in bytes.
-pub(super) fn fast_free() -> Result<u64> {
+///
+/// Cold memory is a share of what is free before the first run, so that all runs begin alike. After a run, the kernel
+/// keeps tens of MiB in lists of each processor. It does not count them as free, and uses them in the next run.
+///
+/// # Errors
+/// If the nodes cannot be read, or there is no second one.
+pub fn fast_free() -> Result<u64> {
     let nodes = memory_nodes(std::path::Path::new("/"))?;
     ensure!(nodes.iter().any(|node| node.id == SLOW), "there is no node {SLOW}: bench/tiering needs two memory nodes");
     Ok(nodes.iter().find(|node| node.id == FAST).context("there is no node 0")?.free)

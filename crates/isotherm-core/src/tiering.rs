@@ -9,8 +9,8 @@ pub const DEFAULT_RATE: u64 = 200_000_000;
 /// Memory is demoted after it was idle for this long.
 pub const IDLE: Duration = Duration::from_secs(10);
 
-/// Memory in which no access was ever found is demoted after it was idle for this long. So a full fast node has room soon
-/// after isotherm begins to watch it. It is about two survey intervals.
+/// Memory in which no access was ever found is demoted after it was idle for this long. So a full fast node has room
+/// soon after isotherm begins to watch it. It is about two survey intervals.
 ///
 /// It is shorter than [`IDLE`], since it holds for each page only once: after an access, the page must be idle for
 /// [`IDLE`] like all others.

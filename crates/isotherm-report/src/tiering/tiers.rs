@@ -334,7 +334,7 @@ mod tests {
         let mut parts = parts(&[100 * MIB], &mut sizes);
         let mut demoted = 0;
         for nth in 1..100 {
-            run(&mut parts, &mut sizes, nth, RATE, |_| f64::from(u8::from(nth > 12)));
+            run(&mut parts, &mut sizes, nth, RATE, |_| f64::from(u8::from(nth == 1 || nth > 12)));
             demoted = demoted.max(sizes[0].demoted);
             if nth < 21 {
                 assert_eq!(sizes[0].promoted, 0, "{nth}");
