@@ -42,8 +42,8 @@ fn a_hot_set_that_was_placed_slow_is_promoted_once_idle_memory_has_made_room() {
     let tried = fast(&process(40, |_| 64), 48);
     assert!(near(tried.first_touch.slow_share, 1.0), "{tried:?}");
     assert!(near(tried.best.slow_share, 0.0), "{tried:?}");
-    // Of 40 looks, 4 pass until memory that was never accessed has been idle for 3 s. A fifth of the small tier is to be
-    // free, and 15 % of it goes up in a look.
+    // Of 40 looks, 4 pass until memory that was never accessed has been idle for 3 s. A fifth of the small tier is to
+    // be free, and 15 % of it goes up in a look.
     assert!((4.0..8.0).contains(&(tried.isotherm.slow_share * 40.0)), "{tried:?}");
     assert!(near(tried.isotherm.late_slow_share, 0.0), "{tried:?}");
     assert_eq!(tried.promoted_bytes, 32 * MIB);
