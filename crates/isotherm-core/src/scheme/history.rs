@@ -6,11 +6,13 @@
 //! was acted on with memory that was not. The monitor needs no way back from its sinks. And it works for snapshots of
 //! the kernel's DAMON and of recordings as well.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{AddrRange, TargetId};
 
-/// The most marks of a target. Neighbours are joined and then the oldest marks are dropped until there are no more.
+/// The most marks of a target, unless a history says otherwise. Neighbours are joined and then the oldest marks are
+/// dropped until there are no more.
 const MAX_MARKS: usize = 4096;
 
 /// Two marks are joined if their times differ by no more than the time since the later one divided by this number.
@@ -18,11 +20,16 @@ const MAX_MARKS: usize = 4096;
 const AGE_RESOLUTION: u32 = 8;
 
 /// When each range of each target was acted on last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ActionHistory {
-    /// The marks of each target, sorted and disjoint.
-    targets: Vec<(TargetId, Vec<Mark>)>,
+    /// The most marks of a target.
+    most: usize,
+    /// The marks of each target.
+    targets: BTreeMap<TargetId, Marks>,
 }
+
+/// Disjoint ranges that were acted on, by their first address: the end of each, and when.
+type Marks = BTreeMap<u64, (u64, Duration)>;
 
 /// A range that a scheme acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,86 +38,113 @@ struct Mark {
     at: Duration,
 }
 
+impl Default for ActionHistory {
+    fn default() -> Self {
+        Self::of_at_most(MAX_MARKS)
+    }
+}
+
 impl ActionHistory {
+    /// A history with at most this many marks of each target.
+    pub(crate) const fn of_at_most(most: usize) -> Self {
+        Self { most, targets: BTreeMap::new() }
+    }
+
+    /// Whether a target has more marks than it may have.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.targets.values().any(|marks| marks.len() > self.most)
+    }
+
     /// Drops targets that have ended and marks from before `horizon`, and joins neighbours of about the same time.
     pub(crate) fn tidy(&mut self, now: Duration, horizon: Duration, lives: impl Fn(TargetId) -> bool) {
-        self.targets.retain(|(target, _)| lives(*target));
-        for (_, marks) in &mut self.targets {
-            marks.retain(|mark| mark.at >= horizon);
-            let mut resolution = AGE_RESOLUTION;
-            loop {
-                marks.dedup_by(|next, kept| {
-                    let (early, late) = (kept.at.min(next.at), kept.at.max(next.at));
-                    let about_the_same = late - early <= now.saturating_sub(late) / resolution;
-                    match AddrRange::new(kept.range.start(), next.range.end()) {
-                        Some(both) if kept.range.touches(next.range) && about_the_same => {
-                            *kept = Mark { range: both, at: late };
-                            true
-                        }
-                        _ => false,
-                    }
-                });
-                if marks.len() <= MAX_MARKS || resolution <= 1 {
-                    break;
-                }
-                resolution /= 2;
-            }
-            // Marks that do not touch each other cannot be joined.
-            while marks.len() > MAX_MARKS {
-                let mut times: Vec<Duration> = marks.iter().map(|mark| mark.at).collect();
-                times.sort_unstable();
-                let median = times[times.len() / 2];
-                let before = marks.len();
-                marks.retain(|mark| mark.at > median);
-                if marks.len() == before {
-                    marks.truncate(MAX_MARKS);
-                }
-            }
+        self.targets.retain(|target, marks| lives(*target) && !marks.is_empty());
+        for of_target in self.targets.values_mut() {
+            let kept = std::mem::take(of_target).into_iter().filter(|(_, (_, at))| *at >= horizon);
+            let mut marks: Vec<Mark> = kept
+                .filter_map(|(start, (end, at))| AddrRange::new(start, end).map(|range| Mark { range, at }))
+                .collect();
+            join(&mut marks, now, self.most);
+            drop_oldest(&mut marks, self.most);
+            *of_target = marks.into_iter().map(|mark| (mark.range.start(), (mark.range.end(), mark.at))).collect();
         }
     }
 
     /// Marks `range` of `target` as acted on at this time.
     pub(crate) fn mark(&mut self, target: TargetId, range: AddrRange, at: Duration) {
-        let marks = match self.targets.iter().position(|(known, _)| *known == target) {
-            Some(i) => &mut self.targets[i].1,
-            None => {
-                self.targets.push((target, Vec::new()));
-                let Some((_, marks)) = self.targets.last_mut() else {
-                    return;
-                };
-                marks
+        let marks = self.targets.entry(target).or_default();
+        // The mark that begins below the range keeps what lies outside.
+        if let Some((_, (end, before))) = marks.range_mut(..range.start()).next_back() {
+            let (last, before) = (*end, *before);
+            *end = last.min(range.start());
+            if last > range.end() {
+                marks.insert(range.end(), (last, before));
             }
-        };
-        let first = marks.partition_point(|mark| mark.range.end() <= range.start());
-        let after = marks.partition_point(|mark| mark.range.start() < range.end());
-        let below = marks[first..after]
-            .first()
-            .and_then(|mark| Some(Mark { range: AddrRange::new(mark.range.start(), range.start())?, at: mark.at }));
-        let above = marks[first..after]
-            .last()
-            .and_then(|mark| Some(Mark { range: AddrRange::new(range.end(), mark.range.end())?, at: mark.at }));
-        let new = [below, Some(Mark { range, at }), above];
-        marks.splice(first..after, new.into_iter().flatten());
+        }
+        while let Some((start, (end, before))) = marks.range(range.start()..range.end()).next() {
+            let (start, end, before) = (*start, *end, *before);
+            marks.remove(&start);
+            if end > range.end() {
+                marks.insert(range.end(), (end, before));
+            }
+        }
+        marks.insert(range.start(), (range.end(), at));
     }
 
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts in the order of
     /// addresses and with that time.
     pub(crate) fn pieces(&self, target: TargetId, range: AddrRange, mut each: impl FnMut(AddrRange, Option<Duration>)) {
-        let marks = self.targets.iter().find(|(known, _)| *known == target).map_or(&[][..], |(_, marks)| marks);
-        let first = marks.partition_point(|mark| mark.range.end() <= range.start());
         let mut rest = Some(range);
-        for mark in &marks[first..] {
-            let Some((left, marked)) = rest.and_then(|left| Some((left, left.intersection(mark.range)?))) else {
-                break;
-            };
-            if let Some(unmarked) = AddrRange::new(left.start(), marked.start()) {
-                each(unmarked, None);
+        if let Some(marks) = self.targets.get(&target) {
+            let first = marks.range(..range.start()).next_back();
+            for (&start, &(end, at)) in first.into_iter().chain(marks.range(range.start()..range.end())) {
+                let marked = AddrRange::new(start, end).and_then(|mark| rest?.intersection(mark));
+                let (Some(left), Some(marked)) = (rest, marked) else { continue };
+                if let Some(unmarked) = AddrRange::new(left.start(), marked.start()) {
+                    each(unmarked, None);
+                }
+                each(marked, Some(at));
+                rest = AddrRange::new(marked.end(), left.end());
             }
-            each(marked, Some(mark.at));
-            rest = AddrRange::new(marked.end(), left.end());
         }
         if let Some(unmarked) = rest {
             each(unmarked, None);
+        }
+    }
+}
+
+/// Joins neighbours of about the same time: the longer ago they are, and the more marks there are, the more times are
+/// about the same.
+fn join(marks: &mut Vec<Mark>, now: Duration, most: usize) {
+    let mut resolution = AGE_RESOLUTION;
+    loop {
+        marks.dedup_by(|next, kept| {
+            let (early, late) = (kept.at.min(next.at), kept.at.max(next.at));
+            let about_the_same = late - early <= now.saturating_sub(late) / resolution;
+            match AddrRange::new(kept.range.start(), next.range.end()) {
+                Some(both) if kept.range.touches(next.range) && about_the_same => {
+                    *kept = Mark { range: both, at: late };
+                    true
+                }
+                _ => false,
+            }
+        });
+        if marks.len() <= most || resolution <= 1 {
+            break;
+        }
+        resolution /= 2;
+    }
+}
+
+/// Drops the oldest marks until there are no more than `most`. Marks that do not touch each other cannot be joined.
+fn drop_oldest(marks: &mut Vec<Mark>, most: usize) {
+    while marks.len() > most {
+        let mut times: Vec<Duration> = marks.iter().map(|mark| mark.at).collect();
+        times.sort_unstable();
+        let median = times[times.len() / 2];
+        let before = marks.len();
+        marks.retain(|mark| mark.at > median);
+        if marks.len() == before {
+            marks.truncate(most);
         }
     }
 }
@@ -190,7 +224,7 @@ mod tests {
             history.mark(TARGET, AddrRange::new(i * 2, i * 2 + 1).unwrap(), Duration::from_secs(i));
         }
         history.tidy(Duration::from_secs(3 * MAX_MARKS as u64), Duration::ZERO, |_| true);
-        assert!(history.targets[0].1.len() <= MAX_MARKS);
+        assert!(history.targets[&TARGET].len() <= MAX_MARKS);
         let last = 3 * MAX_MARKS as u64 - 1;
         assert_eq!(
             pieces(&history, last * 2, last * 2 + 1),

@@ -26,11 +26,28 @@ use super::history::ActionHistory;
 /// takes about 0.1 s for 10 GiB of small pages.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
+/// The most ranges of a target of which it is known when they were moved in one direction: as many as the default rate
+/// moves within [`COOL_DOWN`] if they are single pages. They take 12 MiB. If there are more, the oldest are forgotten,
+/// and the memory may be moved back like any other.
+const MOST_MOVED: usize = 1 << 18;
+
+/// What has no effect any more is dropped after this time. A long history takes milliseconds.
+const TIDY_AFTER: Duration = Duration::from_secs(5);
+
 /// The memory that was moved, by the direction of its last move.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Moved {
     hot: ActionHistory,
     cold: ActionHistory,
+    /// When both were tidied last.
+    tidied: Duration,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        let none = || ActionHistory::of_at_most(MOST_MOVED);
+        Self { hot: none(), cold: none(), tidied: Duration::ZERO }
+    }
 }
 
 impl Moved {
@@ -59,6 +76,11 @@ impl Moved {
 
     /// Drops what has no effect any more.
     pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
+        let is_due = now >= self.tidied.saturating_add(TIDY_AFTER);
+        if !is_due && !self.hot.is_too_long() && !self.cold.is_too_long() {
+            return;
+        }
+        self.tidied = now;
         let horizon = now.saturating_sub(REPAID);
         self.hot.tidy(now, horizon, &lives);
         self.cold.tidy(now, horizon, &lives);
@@ -106,5 +128,18 @@ mod tests {
         assert_eq!(all, 100);
         moved.tidy(Duration::from_secs(66), |_| true);
         assert_eq!(free(&moved, Moves::Hot, 6), [(0, 100)], "what has no effect is dropped");
+    }
+
+    #[test]
+    fn scattered_pages_are_remembered_as_long_as_they_must_not_move_back() {
+        let mut moved = Moved::default();
+        let page = |nth: u64| AddrRange::new(nth * 8192, nth * 8192 + 4096).unwrap();
+        (0..20_000).for_each(|nth| moved.mark(Moves::Hot, TARGET, page(nth), Duration::from_secs(5)));
+        moved.tidy(Duration::from_secs(6), |_| true);
+        let mut free = 0;
+        for nth in 0..20_000 {
+            moved.free_to_move(Moves::Cold, TARGET, page(nth), Duration::from_secs(14), |_, _| free += 1);
+        }
+        assert_eq!(free, 0);
     }
 }
