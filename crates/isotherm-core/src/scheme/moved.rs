@@ -27,11 +27,11 @@ use super::history::ActionHistory;
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The most ranges of a target of which it is known when they were moved in one direction: as many as the default rate
-/// moves within [`COOL_DOWN`] if they are single pages. They take 12 MiB. If there are more, the oldest are forgotten,
-/// and the memory may be moved back like any other.
+/// moves within [`COOL_DOWN`] if they are single pages. They take 13 MiB. If there are more, the oldest are
+/// forgotten, and the memory may be moved back like any other.
 const MOST_MOVED: usize = 1 << 18;
 
-/// What has no effect any more is dropped after this time. A long history takes milliseconds.
+/// What has no effect any more is dropped after this time. With the longest history, that takes 15 ms.
 const TIDY_AFTER: Duration = Duration::from_secs(5);
 
 /// The memory that was moved, by the direction of its last move.
@@ -141,5 +141,4 @@ mod tests {
             moved.free_to_move(Moves::Cold, TARGET, page(nth), Duration::from_secs(14), |_, _| free += 1);
         }
         assert_eq!(free, 0);
-    }
-}
+    }}
