@@ -141,4 +141,5 @@ mod tests {
             moved.free_to_move(Moves::Cold, TARGET, page(nth), Duration::from_secs(14), |_, _| free += 1);
         }
         assert_eq!(free, 0);
-    }}
+    }
+}
