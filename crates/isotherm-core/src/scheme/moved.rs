@@ -31,22 +31,17 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// forgotten, and the memory may be moved back like any other.
 const MOST_MOVED: usize = 1 << 18;
 
-/// What has no effect any more is dropped after this time. With the longest history, that takes 15 ms.
-const TIDY_AFTER: Duration = Duration::from_secs(5);
-
 /// The memory that was moved, by the direction of its last move.
 #[derive(Debug)]
 pub(crate) struct Moved {
     hot: ActionHistory,
     cold: ActionHistory,
-    /// When both were tidied last.
-    tidied: Duration,
 }
 
 impl Default for Moved {
     fn default() -> Self {
         let none = || ActionHistory::of_at_most(MOST_MOVED);
-        Self { hot: none(), cold: none(), tidied: Duration::ZERO }
+        Self { hot: none(), cold: none() }
     }
 }
 
@@ -76,11 +71,6 @@ impl Moved {
 
     /// Drops what has no effect any more.
     pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
-        let is_due = now >= self.tidied.saturating_add(TIDY_AFTER);
-        if !is_due && !self.hot.is_too_long() && !self.cold.is_too_long() {
-            return;
-        }
-        self.tidied = now;
         let horizon = now.saturating_sub(REPAID);
         self.hot.tidy(now, horizon, &lives);
         self.cold.tidy(now, horizon, &lives);
