@@ -1,5 +1,5 @@
-//! Compiles the eBPF programs with clang: those of the `bpf` probe, those that report which calls map memory, and those
-//! that report USDT probes. They exist on x86-64 only.
+//! Compiles the eBPF programs with clang: those of the `bpf` probe, and those that report which calls map
+//! memory. They exist on x86-64 only.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,11 +9,8 @@ use std::process::Command;
 const SHARED: &str = "src/bpf";
 
 /// Each source, and the object that it is compiled to.
-const SOURCES: [(&str, &str); 3] = [
-    ("src/bpf/program.bpf.c", "program.bpf.o"),
-    ("src/stacks/calls.bpf.c", "calls.bpf.o"),
-    ("src/usdt/hits.bpf.c", "hits.bpf.o"),
-];
+const SOURCES: [(&str, &str); 2] =
+    [("src/bpf/program.bpf.c", "program.bpf.o"), ("src/stacks/calls.bpf.c", "calls.bpf.o")];
 
 fn main() {
     for header in ["kernel.h", "watched.h"] {

@@ -5,7 +5,6 @@
 //! - [`mapped`] surveys physical memory through the page tables of all processes.
 //! - [`idle_scan`] visits every page and reports how long it has been idle.
 //! - [`stacks`] records which code maps memory.
-//! - [`usdt`] reports when processes execute the USDT probes in their programs.
 //! - [`doctor`] finds out which of these work on this machine.
 
 pub mod bpf;
@@ -20,7 +19,6 @@ mod mark;
 mod page_nodes;
 mod refs;
 pub mod stacks;
-pub mod usdt;
 #[cfg(target_arch = "x86_64")]
 mod watched;
 

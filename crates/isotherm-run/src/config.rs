@@ -9,7 +9,6 @@ use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, IntervalsGoal, NodeId};
 use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
-use isotherm_probes::usdt::{MOST_PROBES, UsdtProbe};
 use isotherm_sim::Pattern;
 
 use crate::{ConfigError, Scheduling, SurveyChoice};
@@ -58,8 +57,6 @@ pub struct RunConfig {
     pub budget: Option<Budget>,
     /// Whether the call stacks of the calls that map memory are recorded.
     pub stacks: bool,
-    /// The USDT probes of the targets that make a mark each time that a target executes them.
-    pub usdt: Vec<UsdtProbe>,
     /// How the thread of the monitor is scheduled.
     pub scheduling: Scheduling,
     /// The seed of the random choices; `None` takes one from the clock.
@@ -146,18 +143,6 @@ pub struct CommandLine {
     pub streams: Streams,
     /// As whom it runs. Only root can start a command as another user. `None` stands for the user of this process.
     pub user: Option<User>,
-}
-
-impl CommandLine {
-    /// The file of the program, as it is found when the command starts.
-    pub(crate) fn program(&self) -> Option<PathBuf> {
-        let program = Path::new(self.words.first()?);
-        if program.components().count() > 1 || program.has_root() {
-            return Some(program.into());
-        }
-        let directories = std::env::var_os("PATH")?;
-        std::env::split_paths(&directories).map(|directory| directory.join(program)).find(|path| path.is_file())
-    }
 }
 
 /// Where the standard streams of a command go.
@@ -264,7 +249,6 @@ impl RunConfig {
             intervals_goal: None,
             budget: None,
             stacks: false,
-            usdt: Vec::new(),
             scheduling: Scheduling::default(),
             seed: None,
             duration: None,
@@ -336,13 +320,6 @@ impl RunConfig {
         Self { stacks: true, ..self }
     }
 
-    /// The same run with a mark each time that a target executes this USDT probe, as well as those before.
-    #[must_use]
-    pub fn usdt(mut self, probe: UsdtProbe) -> Self {
-        self.usdt.push(probe);
-        self
-    }
-
     /// The same run with this seed.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
@@ -405,12 +382,6 @@ impl RunConfig {
         }
         if self.stacks && !self.source.is_of_processes() {
             return Err(ConfigError::StacksOfProcesses);
-        }
-        if !self.usdt.is_empty() && !self.source.is_of_processes() {
-            return Err(ConfigError::UsdtOfProcesses);
-        }
-        if self.usdt.len() > MOST_PROBES {
-            return Err(ConfigError::TooManyUsdt);
         }
         if let Some(budget) = self.budget
             && !(budget.cpu > 0.0 && budget.targets > 0.0)

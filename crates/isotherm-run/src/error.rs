@@ -12,7 +12,6 @@ use isotherm_probes::bpf::BpfError;
 use isotherm_probes::damon::DamonError;
 use isotherm_probes::idle::IdleError;
 use isotherm_probes::stacks::StacksError;
-use isotherm_probes::usdt::{MOST_PROBES, UsdtError};
 use isotherm_record::RecordError;
 use isotherm_scheme::Diagnostics;
 use thiserror::Error;
@@ -46,12 +45,6 @@ pub enum ConfigError {
     /// Call stacks are those of processes.
     #[error("call stacks can be recorded only for processes of this machine")]
     StacksOfProcesses,
-    /// USDT probes are those of programs.
-    #[error("USDT probes can be watched only in processes of this machine")]
-    UsdtOfProcesses,
-    /// So many probes cannot be told apart.
-    #[error("more than {MOST_PROBES} USDT probes cannot be watched at a time")]
-    TooManyUsdt,
     /// There would be no snapshot.
     #[error(
         "the duration ({}) is shorter than the aggregation interval ({})",
@@ -134,9 +127,6 @@ pub enum RunError {
     /// Call stacks cannot be recorded here, or not any more.
     #[error(transparent)]
     Stacks(#[from] StacksError),
-    /// USDT probes cannot be watched here, or not any more.
-    #[error(transparent)]
-    Usdt(#[from] UsdtError),
     /// The kernel's DAMON cannot be used, or not any more.
     #[error(transparent)]
     Damon(#[from] DamonError),

@@ -47,7 +47,6 @@ mod survey;
 mod targets;
 pub mod tiering;
 mod usage;
-mod usdt;
 mod watched;
 
 pub use command::Command;
@@ -60,7 +59,6 @@ pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
 pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};
 pub use isotherm_probes::bpf::SharedMemory;
-pub use isotherm_probes::usdt::{UsdtProbe, UsdtProbeError};
 pub use marking::{MarkSocket, RunningRecording, UnreachedError};
 pub use marks::MarkError;
 pub use pace::{HelperCpu, HelperThread};

@@ -1,6 +1,5 @@
 //! The marks that a run takes, from any thread.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,10 +30,6 @@ struct State {
     stage: Stage,
     /// How many marks were made.
     made: usize,
-    /// Marks that wait for earlier ones, by their times; `None` if no mark is made later than its time.
-    held: Option<BTreeMap<Instant, Vec<MarkText>>>,
-    /// The time of the last mark that was handed over.
-    last: Duration,
 }
 
 enum Stage {
@@ -74,60 +69,22 @@ impl Stage {
     }
 }
 
-impl State {
-    /// Hands over a mark of this moment. The sinks get marks in the order of time.
-    fn send(&mut self, at: Instant, text: MarkText) {
-        if let Stage::Running { start, send } = &self.stage {
-            self.last = self.last.max(at.saturating_duration_since(*start));
-            send(Mark { time: self.last, text });
-        }
-    }
-
-    /// Hands over the marks that wait, up to this moment.
-    fn release(&mut self, until: Option<Instant>) {
-        let Some(held) = &mut self.held else { return };
-        let later = until.map_or_else(BTreeMap::new, |until| held.split_off(&until));
-        for (at, texts) in std::mem::replace(held, later) {
-            texts.into_iter().for_each(|text| self.send(at, text));
-        }
-    }
-}
-
 impl Marks {
     /// Takes a mark of this moment.
     pub(crate) fn make(&self, text: &[u8]) -> Result<(), MarkError> {
-        self.make_at(text, None)
-    }
-
-    /// Takes a mark of a moment that is past, or else of this one. One before the start of the run is at its start.
-    pub(crate) fn make_at(&self, text: &[u8], at: Option<Instant>) -> Result<(), MarkError> {
         let text = MarkText::new(text).ok_or(MarkError::Empty)?;
         let mut state = self.lock();
-        let state = &mut *state;
         if state.made >= Mark::MOST {
             return Err(MarkError::TooMany);
         }
         // The time is read while the state is locked, so that marks are in the order of time.
-        let at = at.unwrap_or_else(Instant::now);
-        match (&mut state.stage, &mut state.held) {
-            (Stage::Waiting(waiting), _) => waiting.push(text),
-            (Stage::Running { .. }, Some(held)) => held.entry(at).or_default().push(text),
-            (Stage::Running { .. }, None) => state.send(at, text),
-            (Stage::Over, _) => return Err(MarkError::Over),
+        match &mut state.stage {
+            Stage::Waiting(waiting) => waiting.push(text),
+            Stage::Running { start, send } => send(Mark { time: start.elapsed(), text }),
+            Stage::Over => return Err(MarkError::Over),
         }
         state.made += 1;
         Ok(())
-    }
-
-    /// From now on, marks wait for [`release`](Self::release), because earlier ones may be made later.
-    pub(crate) fn hold(&self) {
-        self.lock().held.get_or_insert_default();
-    }
-
-    /// Hands over the marks before this moment: those that were made of earlier ones are there. One that comes too late
-    /// all the same gets the time of the last mark.
-    pub(crate) fn release(&self, until: Instant) {
-        self.lock().release(Some(until));
     }
 
     /// The run starts its clock. Marks that were made before are handed over.
@@ -144,11 +101,9 @@ impl Marks {
         self.lock().stage.take()
     }
 
-    /// The run takes no more marks. Hands over those that wait. Returns those since the last call of
-    /// [`take`](Self::take).
+    /// The run takes no more marks. Returns those since the last call of [`take`](Self::take).
     pub(crate) fn end(&self) -> Vec<MarkText> {
         let mut state = self.lock();
-        state.release(None);
         std::mem::replace(&mut state.stage, Stage::Over).take()
     }
 
@@ -178,27 +133,6 @@ mod tests {
         let taken: Vec<Mark> = taken.iter().collect();
         assert_eq!(taken.iter().map(|mark| &*mark.text).collect::<Vec<_>>(), ["early", "later"]);
         assert!(taken[0].time.is_zero() && taken[1].time > Duration::ZERO);
-    }
-
-    #[test]
-    fn marks_of_the_past_are_handed_over_in_the_order_of_time() {
-        let marks = Marks::default();
-        let (sender, taken) = channel();
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        marks.hold();
-        marks.start(start, move |mark| sender.send((mark.time.as_secs(), mark.text.to_string())).unwrap());
-        for (seconds, text) in [(5, "c"), (3, "b"), (5, "d"), (1, "a")] {
-            marks.make_at(text.as_bytes(), Some(at(seconds))).unwrap();
-        }
-        marks.release(at(3));
-        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [(1, "a".into())]);
-        marks.release(at(6));
-        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [(3, "b".into()), (5, "c".into()), (5, "d".into())]);
-        marks.make_at(b"too late", Some(at(2))).unwrap();
-        marks.make_at(b"last", Some(at(9))).unwrap();
-        marks.end();
-        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [(5, "too late".into()), (9, "last".into())]);
     }
 
     #[test]

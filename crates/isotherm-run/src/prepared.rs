@@ -1,6 +1,5 @@
 //! From the description of a run to a run that can start.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, Pa
 use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, bit_prices, unix_ns};
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::stacks::StackTracer;
-use isotherm_probes::usdt::{UsdtProbe, UsdtTracer};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
@@ -25,7 +23,6 @@ use crate::source::{EndedSource, KernelSource, MonitorSource, ReplaySource, Simu
 use crate::stacks::StackThread;
 use crate::targets::LiveTargets;
 use crate::usage::Usage;
-use crate::usdt::UsdtThread;
 use crate::{
     CommandLine, ConfigError, Control, Event, IntervalsChoice, Notice, RunConfig, RunError, Scheduling, Severity,
     Source, SurveyChoice, Targets,
@@ -70,7 +67,6 @@ enum Origin {
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
         stacks: Option<StackTracer>,
-        usdt: Option<UsdtTracer>,
     },
     Simulation(SimulationSource),
     Replay(ReplaySource),
@@ -79,7 +75,7 @@ enum Origin {
 /// Targets that were checked. A command may not run yet.
 #[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Unbound {
-    Processes { processes: Processes, part: Part, descendants: bool, excepts: bool },
+    Processes { processes: Processes, part: Part, descendants: bool },
     Command { command: Start, selection: Selection, part: Part },
     Physical { memory: PhysicalMemory, during: Option<Start> },
 }
@@ -115,7 +111,6 @@ impl Prepared {
             shared_hold,
             budget,
             stacks,
-            usdt,
             intervals,
             intervals_goal,
             scheduling,
@@ -211,7 +206,6 @@ impl Prepared {
                 let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
                 check_duration(duration, attributes)?;
                 let stacks = stacks.then(StackTracer::open).transpose()?;
-                let usdt = without_repetitions(usdt).map(UsdtTracer::open).transpose()?;
                 inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
                 notices.extend(probe.notice);
                 let properties = Properties {
@@ -224,7 +218,7 @@ impl Prepared {
                     tunes_intervals: Some(goal.is_some() && sampling),
                 };
                 let (probe, targets) = (probe.kind, unbound);
-                (Origin::Live { probe, attributes, pace, scheduling, targets, schemes, stacks, usdt }, properties)
+                (Origin::Live { probe, attributes, pace, scheduling, targets, schemes, stacks }, properties)
             }
             Source::Simulation(pattern) => {
                 let granularity = Granularity::Page;
@@ -305,21 +299,16 @@ impl Prepared {
     /// # Errors
     /// If the command cannot be started.
     pub fn start_command(&mut self) -> Result<Option<Command>, RunError> {
-        let Origin::Live { targets, stacks, usdt, .. } = &mut self.origin else { return Ok(None) };
-        let (descendants, all_descendants) = (targets.has_descendants(), targets.has_all_descendants());
+        let Origin::Live { targets, stacks, .. } = &mut self.origin else { return Ok(None) };
+        let descendants = targets.has_descendants();
         let (Unbound::Command { command, .. } | Unbound::Physical { during: Some(command), .. }) = targets else {
             return Ok(None);
         };
         let Start::Pending(line) = command else { return Ok(None) };
         // The command is watched from its first call on. No other process is started meanwhile.
         stacks.as_ref().map(|tracer| tracer.watch_children(descendants)).transpose()?;
-        if let Some(tracer) = usdt {
-            line.program().iter().for_each(|program| tracer.look_ahead(program));
-            tracer.watch_children(all_descendants)?;
-        }
         let started = Command::start(line, &self.inputs);
         stacks.iter().for_each(StackTracer::leave_children);
-        usdt.iter().for_each(UsdtTracer::leave_children);
         let started = started?;
         *command = Start::Started { pid: started.pid() };
         Ok(Some(started))
@@ -342,12 +331,11 @@ impl Prepared {
             Origin::Live { attributes, pace, .. } => pace.goal.map(|_| *attributes),
             Origin::Simulation(_) | Origin::Replay(_) => None,
         };
-        let (source, processes, schemes, stacks, usdt): (Box<dyn crate::source::Source>, _, _, _, _) = match origin {
-            Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks, usdt } => {
+        let (source, processes, schemes, stacks): (Box<dyn crate::source::Source>, _, _, _) = match origin {
+            Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks } => {
                 let stacks = stacks.map(|tracer| (tracer, unbound.has_descendants()));
-                let usdt = usdt.map(|tracer| (tracer, unbound.has_all_descendants()));
                 match unbound.bind()? {
-                    None => (Box::new(EndedSource), None, None, None, usdt),
+                    None => (Box::new(EndedSource), None, None, None),
                     Some((targets, part)) => {
                         let processes = targets.processes();
                         let source: Box<dyn crate::source::Source> = match probe {
@@ -363,12 +351,12 @@ impl Prepared {
                                 Box::new(KernelSource { attributes, paths, targets, part, goal: pace.goal })
                             }
                         };
-                        (source, Some(processes), schemes, stacks, usdt)
+                        (source, Some(processes), schemes, stacks)
                     }
                 }
             }
-            Origin::Simulation(source) => (Box::new(source), None, None, None, None),
-            Origin::Replay(source) => (Box::new(source), None, None, None, None),
+            Origin::Simulation(source) => (Box::new(source), None, None, None),
+            Origin::Replay(source) => (Box::new(source), None, None, None),
         };
         let (delivery, threads) = sinks.start(overflow, &control)?;
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
@@ -377,12 +365,9 @@ impl Prepared {
             schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone(), first));
         let schemes = schemes.transpose()?;
         let stacks = stacks.map(|(tracer, descendants)| {
-            StackThread::start(tracer, processes.clone(), descendants, control.clone(), delivery.clone())
+            StackThread::start(tracer, processes, descendants, control.clone(), delivery.clone())
         });
-        let usdt = usdt.map(|(tracer, descendants)| {
-            UsdtThread::start(tracer, processes, descendants, control.clone(), delivery.clone())
-        });
-        let helpers = Helpers { schemes, stacks: stacks.transpose()?, usdt: usdt.transpose()? };
+        let helpers = Helpers { schemes, stacks: stacks.transpose()? };
         let outlet = Outlet::new(control.clone(), duration, delivery);
         Session::start(source, outlet, helpers, threads, control, command, recorded)
     }
@@ -394,10 +379,8 @@ impl Unbound {
         Ok(match targets {
             Targets::Processes { selection, waits, .. } => {
                 let (selection, descendants) = (selection.clone(), selection.children);
-                // Those that do not join are none of its targets, either.
-                let excepts = !selection.except.is_empty() || selection.least_resident > 0;
                 let processes = if *waits { Processes::wait_for(selection) } else { Processes::select(selection) };
-                Self::Processes { processes: processes?, part: Part::default(), descendants, excepts }
+                Self::Processes { processes: processes?, part: Part::default(), descendants }
             }
             Targets::Command { command, children, except, .. } => Self::Command {
                 command: Start::Pending(Box::new(command.clone())),
@@ -417,8 +400,8 @@ impl Unbound {
     /// As [`Processes::narrowed_to`].
     fn narrowed_to(self, part: Part) -> Result<Self, TargetError> {
         Ok(match self {
-            Self::Processes { processes, descendants, excepts, .. } => {
-                Self::Processes { processes: processes.narrowed_to(part.clone())?, part, descendants, excepts }
+            Self::Processes { processes, descendants, .. } => {
+                Self::Processes { processes: processes.narrowed_to(part.clone())?, part, descendants }
             }
             Self::Command { command, selection, .. } => Self::Command { command, selection, part },
             physical @ Self::Physical { .. } => physical,
@@ -432,16 +415,6 @@ impl Unbound {
             Self::Command { selection, .. } => selection.children,
             Self::Physical { .. } => false,
         }
-    }
-
-    /// Whether all descendants of the processes are targets, too, whatever they are.
-    fn has_all_descendants(&self) -> bool {
-        let excepts = match self {
-            Self::Processes { excepts, .. } => *excepts,
-            Self::Command { selection, .. } => !selection.except.is_empty(),
-            Self::Physical { .. } => false,
-        };
-        self.has_descendants() && !excepts
     }
 
     /// The targets, with the command that runs by now, and the part of each process that is watched. `None` if the
@@ -458,13 +431,6 @@ impl Unbound {
                 .map(|processes| (LiveTargets::Physical(memory, Some(processes)), Part::default())),
         })
     }
-}
-
-/// The probes, each once. `None` if there are none.
-fn without_repetitions(probes: Vec<UsdtProbe>) -> Option<Vec<UsdtProbe>> {
-    let mut seen = HashSet::new();
-    let probes: Vec<UsdtProbe> = probes.into_iter().filter(|probe| seen.insert(probe.clone())).collect();
-    (!probes.is_empty()).then_some(probes)
 }
 
 /// The command as a target, and all other processes that the selection names: the run ends with the command. `None` if

@@ -12,7 +12,6 @@ use crate::recording::{RecordingSlot, RecordingSummary};
 use crate::schemes::SchemeThread;
 use crate::source::Source;
 use crate::stacks::StackThread;
-use crate::usdt::UsdtThread;
 use crate::{Control, EndReason, RunError};
 
 /// The name of the thread that the source runs on.
@@ -32,16 +31,14 @@ pub struct Session {
 pub(crate) struct Helpers {
     pub(crate) schemes: Option<SchemeThread>,
     pub(crate) stacks: Option<StackThread>,
-    pub(crate) usdt: Option<UsdtThread>,
 }
 
 impl Helpers {
     /// Ends them. The error is the first one.
     fn end(self) -> Result<(), RunError> {
-        // The calls and the probes of the targets up to here are taken in, whatever happened to the schemes.
+        // The calls of the targets up to here are taken in, whatever happened to the schemes.
         let stacks = self.stacks.map_or(Ok(()), StackThread::end);
-        let usdt = self.usdt.map_or(Ok(()), UsdtThread::end);
-        self.schemes.map_or(Ok(()), SchemeThread::end).and(stacks).and(usdt)
+        self.schemes.map_or(Ok(()), SchemeThread::end).and(stacks)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the tests of isotherm's crates share: skipping a test in a way that is seen, [a process that a test
-//! commands](Served), and [one with USDT probes](Marker).
+//! What the tests of isotherm's crates share: skipping a test in a way that is seen, and [a process that a
+//! test commands](Served).
 //!
 //! A test skips when the machine lacks something that the test needs: a feature of the kernel, a privilege, a program.
 //! It prints one line, `SKIPPED: test: reason`, to the standard error, also when the test harness captures the output
@@ -20,14 +20,12 @@
 
 #![forbid(unsafe_code)]
 
-mod marker;
 mod served;
 
 use std::fmt::Display;
 use std::io::Write;
 use std::panic::Location;
 
-pub use marker::Marker;
 pub use served::{Served, serve};
 
 /// The environment variable that forbids [`installed_or_skip!`] to skip. `./dev test` sets it, because it installs what

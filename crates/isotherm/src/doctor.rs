@@ -10,7 +10,6 @@ use isotherm_kernel::Host;
 use isotherm_output::standard_output;
 use isotherm_probes::doctor;
 use isotherm_probes::stacks::StackTracer;
-use isotherm_probes::usdt::UsdtTracer;
 use serde_json::json;
 
 use crate::cli::{Doctor, DoctorFormat};
@@ -25,7 +24,6 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let actions = act::capabilities();
     let disturbance = doctor::disturbance();
     let stacks = StackTracer::check().map_err(|error| chain(&error));
-    let usdt = UsdtTracer::check().map_err(|error| chain(&error));
     let tiers = tiers(&actions);
     let mut out = standard_output();
     match options.format {
@@ -38,7 +36,6 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "auto_physical": best_physical,
                 "actions": actions,
                 "stacks": { "works": stacks.is_ok(), "why_not": stacks.err() },
-                "usdt": { "works": usdt.is_ok(), "why_not": usdt.err() },
                 "tiers": {
                     "works": tiers.is_ok(),
                     "why_not": tiers.as_ref().err(),
@@ -74,7 +71,6 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 writeln!(out, "! {disturbance}.")?;
             }
             write_command(&mut out, "record --stacks", "which code maps memory", stacks)?;
-            write_command(&mut out, "record --usdt", "marks from the USDT probes of programs", usdt)?;
             let about = match &tiers {
                 Ok(tiers) => format!("hot memory to fast nodes, cold memory to slow ones; the tiers are {tiers}"),
                 Err(_) => "hot memory to fast nodes, cold memory to slow ones".into(),

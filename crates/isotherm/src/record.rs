@@ -15,8 +15,8 @@ use crate::{complain, marks, tell};
 pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
     let (stacks, streams) = (options.stacks, marks::streams(options.stdin_marks));
-    let (quiet, usdt) = (options.quiet, &options.usdt);
-    let call = Call { quiet, stacks, usdt, streams, ..Call::new("record", watch).with(&options.physical) };
+    let quiet = options.quiet;
+    let call = Call { quiet, stacks, streams, ..Call::new("record", watch).with(&options.physical) };
     let call = Call { recording: Some(options.output.clone()), ..call };
     marks::make_run(call, command::handle_signals, |run, events| record(run, events, options))
 }

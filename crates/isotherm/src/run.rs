@@ -25,7 +25,6 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         recording: options.record.clone(),
         quiet: options.quiet,
         streams: marks::streams(options.stdin_marks),
-        usdt: &options.usdt,
         ..Call::new("run", &options.watch)
     };
     apply(call, handle_signals, Progress::new(options.quiet))

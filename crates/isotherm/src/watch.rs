@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, 
 use isotherm_kernel::{Part, Selection, housekeeping_cpus};
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
-    SchemeSource, Source, Streams, Summary, Targets, UsdtProbe, User,
+    SchemeSource, Source, Streams, Summary, Targets, User,
 };
 use rustix::process::geteuid;
 
@@ -45,8 +45,6 @@ pub struct Call<'a> {
     pub user: Option<User>,
     /// Whether call stacks are recorded.
     pub stacks: bool,
-    /// The USDT probes that make marks.
-    pub usdt: &'a [UsdtProbe],
     /// Whether only warnings are printed.
     pub quiet: bool,
 }
@@ -69,7 +67,6 @@ impl<'a> Call<'a> {
             streams: Streams::Inherited,
             user: None,
             stacks: false,
-            usdt: &[],
             quiet: false,
         }
     }
@@ -105,8 +102,7 @@ impl<'a> Call<'a> {
     /// The description of the run.
     fn config(self) -> Result<RunConfig> {
         let selection = self.selection()?;
-        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, usdt, .. } =
-            self;
+        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, .. } = self;
         let cpu_budget = self.cpu_budget;
         let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone(), ..Part::default() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
@@ -139,7 +135,6 @@ impl<'a> Call<'a> {
             sampling: samples,
             survey: watch.survey,
             stacks,
-            usdt: usdt.to_vec(),
             shared: watch.shared.shared.into(),
             shared_hold: watch.shared.shared_hold,
             intervals: match options.intervals {
@@ -254,8 +249,6 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
             "leave out --intervals-goal, or what fixes the intervals: --intervals fixed, --sample off, --survey off \
              without --cpu-budget, schemes that compare access rates, or the probe refs"
         }
-        ConfigError::UsdtOfProcesses => "leave out --usdt",
-        ConfigError::TooManyUsdt => "leave some --usdt out",
         ConfigError::DurationTooShort { .. } => "lengthen --duration, or shorten --aggr",
         ConfigError::SurveyTooShort(_) => "lengthen --survey, or give --survey auto",
         ConfigError::NoBudget => "give a share such as 1%",

@@ -12,7 +12,6 @@ mod pattern;
 mod recording;
 mod schemes;
 mod scratch;
-mod usdt;
 
 pub use damo::damo_import;
 pub use kernel::{proc_readers, tracepoint_format};
@@ -20,7 +19,6 @@ pub use names::{container_names, perf_map};
 pub use pattern::pattern_toml;
 pub use recording::{recording_convert, recording_reader};
 pub use schemes::{scheme_damo, scheme_lines, scheme_yaml};
-pub use usdt::usdt_notes;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +35,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "recording_reader", run: recording_reader, seeds: recording::seeds },
     Target { name: "recording_convert", run: recording_convert, seeds: recording::seeds },
     Target { name: "scheme_yaml", run: scheme_yaml, seeds: schemes::yaml_seeds },
@@ -47,7 +45,6 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "damo_import", run: damo_import, seeds: damo::seeds },
     Target { name: "tracepoint_format", run: tracepoint_format, seeds: kernel::format_seeds },
     Target { name: "proc_readers", run: proc_readers, seeds: kernel::proc_seeds },
-    Target { name: "usdt_notes", run: usdt_notes, seeds: usdt::seeds },
     Target { name: "container_names", run: container_names, seeds: names::container_seeds },
     Target { name: "perf_map", run: perf_map, seeds: names::perf_map_seeds },
 ];

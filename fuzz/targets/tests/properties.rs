@@ -223,11 +223,6 @@ fn recording_convert() {
 }
 
 #[test]
-fn usdt_notes() {
-    check("usdt_notes");
-}
-
-#[test]
 fn pattern_toml() {
     check("pattern_toml");
 }

@@ -31,7 +31,6 @@ pub struct Room {
 #[derive(Clone, Copy, Debug, Default)]
 struct Able {
     stacks: bool,
-    usdt: bool,
     /// Whether there are tiers between which memory can move.
     tiers: bool,
 }
@@ -113,7 +112,6 @@ impl Room {
         let works = |call: &str| Ok::<_, io::Error>(recorded(call)?.success());
         let able = Able {
             stacks: works(&format!("record -q --stacks -o out.rec {}", probe("refs")))?,
-            usdt: works(&format!("record -q --usdt isotherm:mark -o out.rec {}", probe("refs")))?,
             tiers: works("tier config")?,
         };
         (room.bpf, room.able, room.inputs) = (by_bpf, able, inputs);
@@ -271,9 +269,6 @@ fn watching(room: &Room, live: &mut dyn FnMut(String, Option<&'static str>, bool
     live(format!("{refs} {fast} --duration 200ms --name NAME"), Some("out.rec"), true, true);
     if room.able.stacks {
         live(format!("{refs} --stacks {started}"), Some("out.rec"), true, true);
-    }
-    if room.able.usdt {
-        live(format!("{refs} --usdt isotherm:mark {attached}"), Some("out.rec"), true, true);
     }
     live(format!("tune -q --probe refs -o out.txt -f text {attached}"), Some("out.txt"), false, false);
     live(format!("tier run --dry-run {attached}"), None, false, false);

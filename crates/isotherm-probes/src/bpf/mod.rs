@@ -74,5 +74,5 @@ pub use probe::BpfProbe;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use probe::FramesOf;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use program::{load_object, with_log};
+pub(crate) use program::load_object;
 pub use shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};

@@ -272,7 +272,7 @@ thread_local! {
 }
 
 /// Runs `load`. Collects the messages that libbpf prints on this thread instead of printing them.
-pub(crate) fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
+fn with_log<T>(load: impl FnOnce() -> T) -> (T, String) {
     // libbpf has one print function for the whole process, so only one thread at a time may replace it.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use isotherm_run::UsdtProbe;
 
 use super::{PhysicalOptions, RECORDING, WatchOptions};
 
@@ -51,11 +50,6 @@ pub struct Record {
     /// on their time axes. At most 256 bytes of a line are kept. A command then has no standard input
     #[arg(long)]
     pub stdin_marks: bool,
-    /// Make a mark each time that one of the processes executes this USDT probe of a program or a library. The text is
-    /// PROVIDER:NAME; for isotherm:mark it is the string that the first argument points to. May be given several times.
-    /// Needs root (docs/recording.md)
-    #[arg(long, value_name = "PROVIDER:NAME", conflicts_with = "physical")]
-    pub usdt: Vec<UsdtProbe>,
     /// Show no progress, and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,
@@ -70,7 +64,6 @@ Examples:
   isotherm record --pid 1234 --aggr 1s        fewer snapshots, finer rates
   isotherm record --pid 1234 --sample off     surveys only: no access rates
   ./load-test | isotherm record --pid 1234 --stdin-marks
-  isotherm record --name '^postgres$' --usdt postgresql:checkpoint__start
   isotherm record --physical --duration 1m    all memory of the machine
   isotherm record --physical -- ./my-program  all memory while a program runs
 

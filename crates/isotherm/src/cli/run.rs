@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use isotherm_run::UsdtProbe;
 
 use super::{RangeOption, WatchOptions};
 
@@ -41,11 +40,6 @@ pub struct Run {
     /// input
     #[arg(long, requires = "record")]
     pub stdin_marks: bool,
-    /// With --record: make a mark each time that one of the processes executes this USDT probe of a program or a
-    /// library. The text is PROVIDER:NAME; for isotherm:mark it is the string that the first argument points to. May be
-    /// given several times (docs/recording.md)
-    #[arg(long, value_name = "PROVIDER:NAME", requires = "record")]
-    pub usdt: Vec<UsdtProbe>,
     /// Show no progress and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,
