@@ -15,12 +15,13 @@ use crate::scheduling::Urgent;
 pub enum Refs {
     /// All pages of the process.
     All,
+    /// The pages of private memory that maps no file.
+    Anonymous,
     /// The pages of mapped files and of shared memory.
     Mapped,
 }
 
-/// Clears the accessed bits and referenced marks of all pages, or of all pages of files and shared memory, of the
-/// process with this ID, which `process` refers to. `root` stands for `/`.
+/// Clears the accessed bits and referenced marks of these pages of the process with this ID, which `process` refers to. `root` stands for `/`.
 ///
 /// Pages of hugetlbfs and of devices are left. The kernel does not flush the TLB: an access by a translation that is
 /// cached does not set the bit. The kernel holds the lock of the process's memory map for writing meanwhile, so that
@@ -41,6 +42,7 @@ pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<
     }
     let value: &[u8] = match refs {
         Refs::All => b"1",
+        Refs::Anonymous => b"2",
         Refs::Mapped => b"3",
     };
     let _urgent = Urgent::begin();

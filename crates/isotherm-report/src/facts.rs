@@ -111,7 +111,7 @@ fn why_unobservable(summary: &Summary) -> &'static str {
              only read (the zero page)"
         }
         BY_PAGE_TABLES if surveyed => {
-            "The probe bpf cannot observe memory that is locked, hugetlb, of a device, just faulted in, or shared and \
+            "The probe bpf cannot observe memory that is hugetlb, of a device, just faulted in, or shared or locked and \
              left out by --shared or its limits"
         }
         BY_PAGE_TABLES => {

@@ -19,7 +19,7 @@ use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{Allowance, SweepResult, Sweeper};
 use super::swept::Swept;
-use super::target::{State, Target};
+use super::target::{Clearing, State, Target};
 use crate::page_nodes::PageNodes;
 use isotherm_kernel::madvise::RANGES_A_CALL;
 
@@ -170,12 +170,9 @@ impl BpfProbe {
                 });
             }
         };
-        if let Some(Target { state: State::Held(known), swept, sampled, .. }) = before
-            && known.same_as(&new)
-        {
-            let mut target = Target::new(space.id, State::Held(known), &space.mappings, swept);
-            target.sampled = sampled;
-            return Ok((target, None));
+        if let Some(mut before) = before.filter(|before| before.space().is_some_and(|known| known.same_as(&new))) {
+            before.set_mappings(&space.mappings);
+            return Ok((before, None));
         }
         let mut swept = Swept::default();
         if self.sweeps {
@@ -254,7 +251,7 @@ impl BpfProbe {
             let last = self.requests.last().filter(|last| last.slot == slot && last.whole.range.contains(sample.addr));
             let whole = match (last, leaf.extent()) {
                 (Some(last), _) => Some(last.whole),
-                _ if target.is_uncleared(sample.addr) => None,
+                _ if target.clearing_at(sample.addr) != Clearing::Single => None,
                 // This check takes one read, the next one several. Most such pages are of shared libraries.
                 (None, Some(Extent::Page)) if target.is_shared(sample.addr) => None,
                 (None, Some(Extent::Page)) => {
@@ -300,7 +297,7 @@ impl BpfProbe {
             if self.pages.is_some() {
                 note(&mut self.program, &self.tables, target, &self.unchanged)?;
             }
-            self.clears += clear_in(target, &self.unchanged, &mut self.unobservable);
+            self.clears += clear_in(target, &self.folios, &self.unchanged, &mut self.unobservable);
         }
         Ok(())
     }

@@ -7,9 +7,9 @@
 //! - A page is present if a page of memory that the kernel manages is mapped there. The zero page is absent, as it is
 //!   in the resident set size. Memory of devices is present and unobservable.
 //! - `[vdso]` and `[vvar]` are left out.
-//! - Pages that several processes map are cleared by the multi-generational LRU or with `/proc/PID/clear_refs`, within
-//!   limits: see [`SharedMemory`](super::SharedMemory).
-//! - A page of hugetlbfs, and a page of a locked mapping, is unobservable once the kernel has refused to clear it.
+//! - Pages that several processes map, and locked pages, are cleared by the multi-generational LRU or with
+//!   `/proc/PID/clear_refs`, within limits: see [`SharedMemory`](super::SharedMemory).
+//! - A page of hugetlbfs is unobservable once the kernel has refused to clear it.
 
 use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart};
 use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
@@ -24,7 +24,7 @@ impl Survey for BpfProbe {
     fn begin(&mut self) -> Result<(), BoxError> {
         self.set_sweeps(false);
         self.tables.memory_end = memory_end()?;
-        self.pages.get_or_insert_default().begin(&self.targets, self.shared);
+        self.pages.get_or_insert_default().begin(&mut self.targets, self.shared);
         self.nodes.begin();
         Ok(())
     }

@@ -6,11 +6,11 @@ use isotherm_kernel::madvise::{Advice, advise};
 use rustix::io::Errno;
 
 use super::BpfError;
-use super::folio::Whole;
+use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::program::{Found, PageTables, Program};
 use super::space::SpaceHandle;
-use super::target::Target;
+use super::target::{Clearing, Target};
 use super::words::accessed;
 
 /// A sample that must be cleared.
@@ -57,11 +57,16 @@ pub(super) fn note(
 
 /// Clears `requests`, all of one target and at most [`isotherm_kernel::madvise::RANGES_A_CALL`] of them. Returns how
 /// many were cleared. The samples that the kernel refuses to clear become unobservable.
-pub(super) fn clear_in(target: &mut Target, requests: &[Request], unobservable: &mut [bool]) -> u64 {
+pub(super) fn clear_in(
+    target: &mut Target,
+    folios: &Folios,
+    requests: &[Request],
+    unobservable: &mut [bool],
+) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
     while let Some((first, others)) = rest.split_first() {
-        if target.is_uncleared(first.addr) {
+        if target.clearing_at(first.addr) != Clearing::Single {
             unobservable[first.sample] = true;
             rest = others;
             continue;
@@ -82,7 +87,8 @@ pub(super) fn clear_in(target: &mut Target, requests: &[Request], unobservable: 
             }
             // EINVAL means that the whole mapping is locked or not ordinary memory. Another error is about this range.
             result => {
-                if result != Err(Errno::INVAL) || !target.set_uncleared(first.addr) {
+                let refused = || Clearing::of_refused(folios, first.leaf.frame(first.addr));
+                if result != Err(Errno::INVAL) || !target.set_clearing(first.addr, refused()) {
                     unobservable[first.sample] = true;
                     rest = others;
                 }

@@ -1,17 +1,17 @@
-//! How pages that several processes map are observed, and what it may cost the processes.
+//! How pages that several processes map, and locked pages, are observed, and what it may cost the processes.
 
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::units;
 
-/// Whether memory that several processes map is observed.
+/// Whether memory that several processes map, and locked memory, is observed.
 ///
 /// `MADV_COLD` skips such pages. There are two ways to clear them. In both, the accessed bits then tell what each
 /// process has accessed. The survey takes the way that costs the process less that loses the most.
 ///
-/// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, or
-/// all pages of its files and shared memory. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for
+/// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, all
+/// pages of its files and shared memory, or all others. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for
 /// 1 GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The estimate
 /// follows from the measured times of clears. A clear also resets the referenced marks of the pages, by which the
 /// kernel chooses what to reclaim.
@@ -20,7 +20,8 @@ use isotherm_core::units;
 /// processes of the cgroup, private ones as well, and page faults do not wait for it (see `isotherm_kernel::lru_gen`).
 /// The processes have to set all these accessed bits again, including processes that are not targets. The kernel can
 /// then distinguish only memory that was accessed in one of the last three agings from older memory. Memory that aging
-/// does not clear, for example because it is charged to another cgroup, is cleared with `/proc/PID/clear_refs`.
+/// does not clear, for example because it is locked or charged to another cgroup, is cleared with
+/// `/proc/PID/clear_refs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedMemory {
     /// Where [`SharedLimits`] allow it. A cgroup is aged only if targets have at least half of the resident memory of
@@ -81,11 +82,13 @@ impl SharedLimits {
     }
 }
 
-/// Shared memory that the last survey left unobservable.
+/// Shared and locked memory that the last survey left unobservable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedLeftOut {
     /// The amount in bytes, summed over processes.
     pub bytes: u64,
+    /// Of these, the bytes that are locked.
+    pub locked: u64,
     /// Why the largest part of it was left out.
     pub reason: SharedReason,
 }
@@ -102,8 +105,8 @@ pub enum SharedReason {
         /// The limit.
         longest: Duration,
     },
-    /// It is a small part of the memory of the process, shared since a fork. Clearing it would clear all memory of the
-    /// process.
+    /// It is a small part of the memory of the process, shared since a fork or locked. Clearing it would clear all
+    /// private memory of the process.
     SmallPart,
     /// The kernel does not permit it, or lacks `/proc/PID/clear_refs`.
     Refused,
@@ -122,12 +125,17 @@ impl SharedLeftOut {
                 // Clears differ from one to the next.
                 (estimate.as_secs_f64() * 1500.0).ceil()
             ),
-            SharedReason::SmallPart => "it is shared since a fork, and to observe it, all memory of the process would \
-                                        have to be cleared (--shared always does so)"
+            SharedReason::SmallPart => "it is a small part of the private memory of its process, and to observe it, all \
+                                        of that memory would have to be cleared (--shared always does so)"
                 .into(),
             SharedReason::Refused => "/proc/PID/clear_refs cannot be written (run isotherm as root)".into(),
         };
-        Some(format!("{} that several processes map are unobservable: {why}", units::bytes(self.bytes)))
+        let which = match self.locked {
+            0 => "that several processes map",
+            locked if locked == self.bytes => "that are locked in memory",
+            _ => "that are locked in memory or that several processes map",
+        };
+        Some(format!("{} {which} are unobservable: {why}", units::bytes(self.bytes)))
     }
 
     /// Whether it is enough memory to tell the user of a run about it.
@@ -144,11 +152,15 @@ mod tests {
 
     #[test]
     fn shared_memory_that_was_not_asked_for_needs_no_remark() {
-        let of = |reason| SharedLeftOut { bytes: 1 << 30, reason }.remark();
+        let of = |reason| SharedLeftOut { bytes: 1 << 30, locked: 0, reason }.remark();
         assert_eq!(of(SharedReason::Never), None);
         let (estimate, longest) = (Duration::from_millis(8), Duration::from_millis(5));
         let remark = of(SharedReason::LongHold { estimate, longest }).unwrap();
         assert!(remark.starts_with("1 GiB") && remark.contains("8 ms"), "{remark}");
         assert!(remark.contains("--shared-hold 12ms") && remark.contains("--shared always"), "{remark}");
+        let locked =
+            |locked| SharedLeftOut { bytes: 1 << 30, locked, reason: SharedReason::Refused }.remark().unwrap();
+        assert!(locked(1 << 30).starts_with("1 GiB that are locked in memory are"), "{}", locked(1 << 30));
+        assert!(locked(1 << 20).contains("locked in memory or that several"), "{}", locked(1 << 20));
     }
 }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Mapping, TargetId, mapping_at};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, mapping_at};
+use isotherm_kernel::madvise::{Advice, advise};
+use rustix::io::Errno;
 
+use super::folio::Folios;
 use super::sampled::Sampled;
 use super::space::SpaceHandle;
 use super::swept::Swept;
@@ -19,9 +22,30 @@ pub(super) struct Target {
     pub(super) sampled: Sampled,
     /// Sorted and disjoint.
     mappings: Arc<[Mapping]>,
-    /// For each mapping, whether the kernel refused to clear a page of it, because it is locked or of a device. Another
-    /// attempt would cost as much as a clear.
-    uncleared: Vec<bool>,
+    /// For each mapping, whether `MADV_COLD` clears it. Another attempt would cost as much as a clear.
+    clearing: Vec<Clearing>,
+}
+
+/// Whether `MADV_COLD` clears the pages of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Clearing {
+    /// It does, as far as is known.
+    #[default]
+    Single,
+    /// The kernel refuses it because the memory is locked. `/proc/PID/clear_refs` clears it.
+    Locked,
+    /// Nothing clears it: memory of hugetlbfs, or of a device.
+    Never,
+}
+
+impl Clearing {
+    /// Why the kernel refuses, with EINVAL, to clear a mapping that has a page in `frame`.
+    pub(super) fn of_refused(folios: &Folios, frame: Option<u64>) -> Self {
+        let flags = frame.and_then(|frame| folios.table().flags(frame).ok().flatten());
+        // Only the head of a folio says whether it is on a list.
+        let is_ordinary = flags.is_some_and(|flags| !flags.is_hugetlb() && (flags.is_of_a_user() || flags.is_tail()));
+        if is_ordinary { Self::Locked } else { Self::Never }
+    }
 }
 
 /// Whether a target can be watched.
@@ -38,8 +62,8 @@ pub(super) enum State {
 impl Target {
     /// A target with its current mappings.
     pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>, swept: Swept) -> Self {
-        let (mappings, uncleared) = (Arc::clone(mappings), vec![false; mappings.len()]);
-        Self { id, state, mappings, swept, sampled: Sampled::default(), uncleared }
+        let (mappings, clearing) = (Arc::clone(mappings), vec![Clearing::default(); mappings.len()]);
+        Self { id, state, mappings, swept, sampled: Sampled::default(), clearing }
     }
 
     /// The mappings, sorted and disjoint.
@@ -50,7 +74,7 @@ impl Target {
     /// Replaces the mappings, if they are not the same.
     pub(super) fn set_mappings(&mut self, mappings: &Arc<[Mapping]>) {
         if !Arc::ptr_eq(&self.mappings, mappings) {
-            self.uncleared = vec![false; mappings.len()];
+            self.clearing = locked_as_before(self, mappings);
             self.mappings = Arc::clone(mappings);
         }
     }
@@ -88,30 +112,55 @@ impl Target {
             && self.space().and_then(|space| space.is_exclusive(addr)) == Some(false)
     }
 
-    /// Whether the kernel refused to clear a page of the mapping that contains `addr`.
-    pub(super) fn is_uncleared(&self, addr: u64) -> bool {
-        mapping_at(&self.mappings, addr).is_some_and(|index| self.uncleared[index])
+    /// Whether `MADV_COLD` clears the mapping that contains `addr`.
+    pub(super) fn clearing_at(&self, addr: u64) -> Clearing {
+        mapping_at(&self.mappings, addr).map_or_else(Clearing::default, |index| self.clearing[index])
     }
 
-    /// The mappings of which the kernel refused to clear a page, by index.
-    pub(super) fn uncleared(&self) -> &[bool] {
-        &self.uncleared
+    /// Whether `MADV_COLD` clears each mapping, by index.
+    pub(super) fn clearing(&self) -> &[Clearing] {
+        &self.clearing
     }
 
-    /// Records, until the next update, that the kernel refuses to clear the mapping that contains `addr`. Returns false
-    /// if there is no such mapping.
-    pub(super) fn set_uncleared(&mut self, addr: u64) -> bool {
+    /// Records whether `MADV_COLD` clears the mapping that contains `addr`: of a locked mapping until it is gone, of
+    /// another one until the next update. Returns false if there is no such mapping.
+    pub(super) fn set_clearing(&mut self, addr: u64, clearing: Clearing) -> bool {
         let index = mapping_at(&self.mappings, addr);
         if let Some(index) = index {
-            self.uncleared[index] = true;
+            self.clearing[index] = clearing;
         }
         index.is_some()
+    }
+
+    /// Finds out which of the locked mappings have been unlocked since.
+    pub(super) fn check_locked(&mut self) {
+        let State::Held(space) = &self.state else { return };
+        let locked = self.clearing.iter_mut().zip(self.mappings.iter());
+        for (clearing, mapping) in locked.filter(|(clearing, _)| **clearing == Clearing::Locked) {
+            let start = mapping.range.start();
+            let page = AddrRange::new(start, start.saturating_add(PAGE_SIZE));
+            if advise(space.pidfd(), page.into_iter(), Advice::Cold) != Err(Errno::INVAL) {
+                *clearing = Clearing::Single;
+            }
+        }
     }
 
     /// The mapping that contains `addr`.
     pub(super) fn mapping(&self, addr: u64) -> Option<&Mapping> {
         mapping_at(&self.mappings, addr).map(|index| &self.mappings[index])
     }
+}
+
+/// Which of `mappings` are locked: those that overlap a locked mapping of before.
+fn locked_as_before(before: &Target, mappings: &[Mapping]) -> Vec<Clearing> {
+    let known = before.mappings.iter().zip(&before.clearing);
+    let mut locked = known.filter(|(_, clearing)| **clearing == Clearing::Locked).peekable();
+    let of = |mapping: &Mapping| {
+        while locked.next_if(|(known, _)| known.range.end() <= mapping.range.start()).is_some() {}
+        let overlaps = locked.peek().is_some_and(|(known, _)| known.range.start() < mapping.range.end());
+        if overlaps { Clearing::Locked } else { Clearing::Single }
+    };
+    mappings.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -139,9 +188,19 @@ mod tests {
     #[test]
     fn a_refusal_applies_to_its_mapping_only() {
         let mut target = target(&[(0x1000, 0x5000), (0x5000, 0x9000)]);
-        assert!(target.set_uncleared(0x6000));
-        assert!(!target.set_uncleared(0xf000));
-        assert!(target.is_uncleared(0x5000) && target.is_uncleared(0x8000));
-        assert!(!target.is_uncleared(0x4000) && !target.is_uncleared(0x9000));
+        assert!(target.set_clearing(0x6000, Clearing::Never));
+        assert!(!target.set_clearing(0xf000, Clearing::Never));
+        assert_eq!([0x5000, 0x8000].map(|addr| target.clearing_at(addr)), [Clearing::Never; 2]);
+        assert_eq!([0x4000, 0x9000].map(|addr| target.clearing_at(addr)), [Clearing::Single; 2]);
+    }
+
+    #[test]
+    fn a_locked_mapping_stays_locked_when_it_grows_and_others_are_tried_again() {
+        let mut before = target(&[(0x1000, 0x5000), (0x5000, 0x9000), (0xa000, 0xb000)]);
+        before.set_clearing(0x1000, Clearing::Never);
+        before.set_clearing(0x5000, Clearing::Locked);
+        let after = target(&[(0x1000, 0x5000), (0x5000, 0x9800), (0x9800, 0xb000)]);
+        before.set_mappings(after.mappings());
+        assert_eq!(before.clearing(), [Clearing::Single, Clearing::Locked, Clearing::Single]);
     }
 }

@@ -114,6 +114,51 @@ fn pages_shared_after_a_fork_are_observed() {
 }
 
 #[test]
+fn locked_memory_is_observed_and_so_is_what_was_unlocked() {
+    let mut probe = or_skip!(open_always());
+    let mut target = Target::start();
+    let start = target.map("locked", SIZE);
+    let range = start..start + SIZE;
+    update(&mut probe, &[&target]);
+    // The first clear finds out that the memory is locked.
+    assert!(nearly(clear_all(&mut probe, &target, &range), (0, 0)));
+    assert!(nearly(clear_all(&mut probe, &target, &range), (16_384, 0)));
+    // More than the surveys after which it is found out again.
+    for round in 0..10 {
+        if round == 5 {
+            target.request(&format!("unlock {start} {SIZE}"));
+        }
+        let hot = start + round % 4 * HOT;
+        target.read(hot, HOT);
+        let found = survey(&mut probe, &target);
+        let inside = counts(&found, hot..hot + HOT).1;
+        assert!(nearly((inside, 0), (4096, 0)), "round {round}: {inside}");
+        assert_eq!(counts(&found, range.clone()), (16_384, inside, 0), "round {round}");
+        assert!(nearly(clear_all(&mut probe, &target, &range), (4096, 0)), "round {round}");
+    }
+    assert_eq!(probe.shared_left_out(), None);
+}
+
+#[test]
+fn locked_memory_that_would_take_too_long_to_clear_is_left_out_and_the_remark_says_that_it_is_locked() {
+    let mut target = Target::start();
+    let start = target.map("locked", SIZE);
+    let mut probe = or_skip!(open());
+    let limits = SharedLimits { longest_hold: Duration::from_micros(10), ..SharedLimits::default() };
+    probe.set_shared_memory(SharedMemory::Auto, limits);
+    update(&mut probe, &[&target]);
+    clear_all(&mut probe, &target, &(start..start + SIZE));
+    for _ in 0..3 {
+        target.write(start, SIZE);
+        let found = clear_all(&mut probe, &target, &(start..start + SIZE));
+        assert!(nearly(found, (0, 16_384)), "{found:?}");
+        let left_out = probe.shared_left_out().unwrap();
+        assert!(left_out.locked >= SIZE / 50 * 49, "{left_out:?}");
+        assert!(matches!(left_out.reason, SharedReason::LongHold { .. }), "{left_out:?}");
+    }
+}
+
+#[test]
 fn shared_pages_have_the_same_frames_in_all_processes() {
     let mut probe = or_skip!(open());
     let file = SharedFile::new("frames");

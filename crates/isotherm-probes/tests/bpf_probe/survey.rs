@@ -236,7 +236,7 @@ fn a_huge_page_that_is_mapped_by_small_entries_is_not_split() {
 }
 
 #[test]
-fn locked_pages_are_unobservable() {
+fn locked_pages_are_unobservable_if_shared_memory_is_not_to_be_cleared() {
     let mut probe = or_skip!(open_private());
     let mut target = Target::start();
     let start = target.map("locked", MIB);

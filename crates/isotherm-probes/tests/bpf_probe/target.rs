@@ -16,7 +16,7 @@ use std::ptr;
 
 use isotherm_testing::Served;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
-use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{madvise, mlock_with, munlock, mmap, mmap_anonymous, mprotect, munmap};
 
 pub struct Target(Served);
 
@@ -69,6 +69,8 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "map" => map(words[1], number(2)),
         // SAFETY: the range is memory that `map` returned. Nothing refers to it.
         "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
+        // SAFETY: the range is memory that `map` returned.
+        "unlock" => unsafe { munlock(number(1) as *mut _, number(2)).map(|()| 0) },
         "write" => Ok(touch(number(1), number(2), true)),
         "read" => Ok(touch(number(1), number(2), false)),
         "write-in-threads" => Ok(write_in_threads(number(1), number(2))),

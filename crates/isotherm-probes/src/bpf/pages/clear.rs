@@ -1,6 +1,7 @@
 //! Clears the accessed bits of pages, in ranges, and checks which of them the kernel has cleared.
 
 use isotherm_core::survey::{ClearPages, PageBits};
+use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::madvise::{Advice, RANGES_A_CALL, advise};
 use isotherm_kernel::pages::{Flags, PagemapEntry};
 use rustix::io::Errno;
@@ -13,7 +14,8 @@ use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
 use crate::bpf::program::{PageTables, Program};
-use crate::bpf::target::Target;
+use crate::bpf::shared_memory::SharedMemory;
+use crate::bpf::target::{Clearing, Target};
 use crate::mapping::is_memory;
 
 /// The number of blocks that are read, cleared and read again together. The kernel locks the target's address space
@@ -40,6 +42,8 @@ struct Asked {
     clear: PageBits,
     /// Pages in ranges that the kernel refused.
     refused: PageBits,
+    /// Pages in ranges that the kernel refused because they are locked.
+    locked: PageBits,
 }
 
 /// The buffers of a clear, kept between surveys.
@@ -87,7 +91,7 @@ impl Clearer {
             self.starts.extend(window.iter().map(|block| block.start));
             read(tools, target, &self.starts, &mut self.before)?;
             self.plan(tools, target, window)?;
-            self.carry_out(target, window);
+            self.carry_out(tools.folios, target, window);
             read(tools, target, &self.starts, &mut self.after)?;
             for (index, block) in window.iter_mut().enumerate() {
                 cleared += self.verify(tools, target, index, block)?;
@@ -100,7 +104,7 @@ impl Clearer {
     fn plan(&mut self, tools: &mut Tools<'_>, target: &Target, blocks: &mut [ClearPages]) -> Result<(), BpfError> {
         self.spans.clear();
         self.asked.clear();
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut masks = Masks::new(target.mappings(), target.clearing());
         for (entries, block) in self.before.iter_mut().zip(blocks) {
             let words = entries.words();
             let mut asked = Asked { clear: block.pages & words.present & !words.accessed, ..Asked::default() };
@@ -111,9 +115,14 @@ impl Clearer {
                 let within = PageBits::of(entries.pages());
                 let young = words.accessed & within & !words.special;
                 let mut pages = block.pages & young & !shared;
-                if !is_memory(mapping) || target.uncleared()[index] {
-                    block.unobservable |= pages;
-                    continue;
+                match target.clearing()[index] {
+                    Clearing::Single if is_memory(mapping) => {}
+                    // It is cleared from the next survey on, as shared pages are.
+                    Clearing::Locked if is_memory(mapping) && tools.shared.mode != SharedMemory::Never => continue,
+                    Clearing::Single | Clearing::Locked | Clearing::Never => {
+                        block.unobservable |= pages;
+                        continue;
+                    }
                 }
                 let mut stop = young & !block.pages;
                 if entries.is_huge() && !pages.is_empty() {
@@ -145,32 +154,49 @@ impl Clearer {
     }
 
     /// Clears the ranges.
-    fn carry_out(&mut self, target: &mut Target, blocks: &[ClearPages]) {
-        let mut rest = self.spans.list();
-        while let [first, others @ ..] = rest {
-            let Some(space) = target.space() else { return };
-            match advise(space.pidfd(), rest.iter().take(RANGES_A_CALL).copied(), Advice::Cold) {
-                Ok(done) if done > 0 => {
-                    rest = &rest[done..];
-                    continue;
-                }
+    fn carry_out(&mut self, folios: &Folios, target: &mut Target, blocks: &[ClearPages]) {
+        let spans = std::mem::take(&mut self.spans);
+        let mut rest = spans.list();
+        while let ([first, others @ ..], Some(space)) = (rest, target.space()) {
+            rest = match advise(space.pidfd(), rest.iter().take(RANGES_A_CALL).copied(), Advice::Cold) {
+                Ok(done) if done > 0 => &rest[done..],
                 Err(Errno::SRCH | Errno::PERM) => {
                     target.refuse();
-                    return;
+                    break;
                 }
                 // The memory was unmapped in the meantime.
-                Err(Errno::NOMEM) => {}
-                // EINVAL means that the whole mapping is locked, of hugetlbfs, or of a device.
-                result => {
-                    if result == Err(Errno::INVAL) {
-                        target.set_uncleared(first.start());
-                    }
-                    for (asked, block) in self.asked.iter_mut().zip(blocks) {
-                        asked.refused |= PageBits::within(block.start, *first);
-                    }
+                Err(Errno::NOMEM) => others,
+                // The whole mapping is locked, of hugetlbfs, or of a device.
+                Err(Errno::INVAL) => {
+                    let clearing = Clearing::of_refused(folios, self.frame_at(first.start(), blocks));
+                    target.set_clearing(first.start(), clearing);
+                    self.note_left(*first, blocks, clearing);
+                    others
                 }
+                Ok(_) | Err(_) => {
+                    self.note_left(*first, blocks, Clearing::Never);
+                    others
+                }
+            };
+        }
+        self.spans = spans;
+    }
+
+    /// The frame of the page at `addr`, which lies in one of `blocks`.
+    fn frame_at(&self, addr: u64, blocks: &[ClearPages]) -> Option<u64> {
+        let index = blocks.partition_point(|block| block.start <= addr).checked_sub(1)?;
+        let entries = &self.before[index];
+        entries.huge_frame().or_else(|| entries.frame(((addr - blocks[index].start) / PAGE_SIZE) as usize))
+    }
+
+    /// Notes that the kernel has left `range`.
+    fn note_left(&mut self, range: AddrRange, blocks: &[ClearPages], why: Clearing) {
+        for (asked, block) in self.asked.iter_mut().zip(blocks) {
+            let pages = PageBits::within(block.start, range);
+            match why {
+                Clearing::Locked => asked.locked |= pages,
+                Clearing::Single | Clearing::Never => asked.refused |= pages,
             }
-            rest = others;
         }
     }
 
@@ -190,10 +216,16 @@ impl Clearer {
         let (asked, after) = (self.asked[index], &self.after[index]);
         let words = after.words();
         let still = asked.young & words.accessed;
+        let locked = asked.young & asked.locked;
+        tools.shared.note(target.id, block.start, locked);
+        let still = still & !locked;
         let mut uncleared = asked.young & asked.refused;
+        if tools.shared.mode == SharedMemory::Never {
+            uncleared |= locked;
+        }
         if let (Some(first), Some(last)) = (still.first(), still.last()) {
             let (mut alone, mut shared) = (PageBits::NONE, PageBits::NONE);
-            let addr = block.start + first as u64 * isotherm_core::PAGE_SIZE;
+            let addr = block.start + first as u64 * PAGE_SIZE;
             let buffer = &mut self.pagemap[..(last - first + 1) * PagemapEntry::BYTES];
             // If the pagemap cannot be read, or the address space is gone, no page counts as exclusive.
             for (page, entry) in (first..).zip(space.pagemap().entries(addr, buffer).into_iter().flatten()) {
@@ -215,7 +247,7 @@ impl Clearer {
                 })?;
             }
         }
-        let cleared = asked.young & !uncleared;
+        let cleared = asked.young & !uncleared & !locked;
         block.unobservable |= uncleared;
         block.pages = (cleared | asked.clear) & !block.unobservable;
         let bits = cleared.count() as u64;

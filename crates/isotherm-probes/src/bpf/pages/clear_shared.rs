@@ -169,11 +169,12 @@ impl SharedClearer {
     /// Lists the accessed pages that the kernel has cleared, and the shared ones that it has left. Returns the number
     /// of accessed bits that were cleared.
     fn list(&mut self, shared: &SharedPages, target: &Target, plan: Plan) -> u64 {
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut masks = Masks::new(target.mappings(), target.clearing());
         let mut bits = 0;
         for block in &self.blocks {
             let walked = match plan.refs {
                 Refs::All => PageBits::ALL,
+                Refs::Anonymous => !masks.at(block.start).file,
                 Refs::Mapped => masks.at(block.start).file,
             };
             let accessed = block.accessed & !block.unobservable;

@@ -3,6 +3,7 @@
 use isotherm_core::Mapping;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
 
+use crate::bpf::target::Clearing;
 use crate::mapping::is_memory;
 
 /// The pages of a block by what they are mapped from.
@@ -14,23 +15,25 @@ pub(super) struct Mask {
     pub(super) file: PageBits,
     /// Of the usable pages, those that a write copies if another process maps them too: writable, and private.
     pub(super) copied: PageBits,
-    /// Of the usable pages, those in mappings that the kernel refuses to clear.
+    /// Of the usable pages, those in mappings that nothing clears.
     pub(super) uncleared: PageBits,
+    /// Of the usable pages, those in locked mappings.
+    pub(super) locked: PageBits,
 }
 
 /// Computes masks for blocks in rising order. Takes time in proportion to mappings and blocks.
 #[derive(Debug)]
 pub(super) struct Masks<'a> {
     mappings: &'a [Mapping],
-    /// For each mapping, whether the kernel refuses to clear it.
-    uncleared: &'a [bool],
+    /// For each mapping, whether `MADV_COLD` clears it.
+    clearing: &'a [Clearing],
     next: usize,
 }
 
 impl<'a> Masks<'a> {
     /// Both slices have the same length.
-    pub(super) fn new(mappings: &'a [Mapping], uncleared: &'a [bool]) -> Self {
-        Self { mappings, uncleared, next: 0 }
+    pub(super) fn new(mappings: &'a [Mapping], clearing: &'a [Clearing]) -> Self {
+        Self { mappings, clearing, next: 0 }
     }
 
     /// The indices of the mappings that have a part of the block that begins at `start`.
@@ -58,8 +61,10 @@ impl<'a> Masks<'a> {
             if mapping.permissions.write && !mapping.permissions.shared {
                 mask.copied |= pages;
             }
-            if self.uncleared.get(index) == Some(&true) {
-                mask.uncleared |= pages;
+            match self.clearing.get(index) {
+                None | Some(Clearing::Single) => {}
+                Some(Clearing::Locked) => mask.locked |= pages,
+                Some(Clearing::Never) => mask.uncleared |= pages,
             }
         }
         mask
@@ -91,12 +96,14 @@ mod tests {
             mapping(0x6000, 0x7000, "[vvar]", RW),
             mapping(0x1f_f000, 0x40_1000, "", Permissions { shared: true, ..RW }),
         ];
-        let mut masks = Masks::new(&mappings, &[true, false, false, false, false]);
+        let clearing = [Clearing::Never, Clearing::Single, Clearing::Locked, Clearing::Single, Clearing::Single];
+        let mut masks = Masks::new(&mappings, &clearing);
         let first = masks.at(0);
         assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 4, 511]);
         assert_eq!(first.file.iter().collect::<Vec<_>>(), [4, 511]);
         assert_eq!(first.copied.iter().collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(first.uncleared.iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(first.locked.iter().collect::<Vec<_>>(), [4]);
         assert_eq!(masks.at(0x20_0000).usable, PageBits::ALL);
         assert_eq!(masks.at(0x40_0000).usable.iter().collect::<Vec<_>>(), [0]);
         assert_eq!(masks.at(0x80_0000), Mask::default());

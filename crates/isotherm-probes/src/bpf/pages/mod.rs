@@ -37,7 +37,7 @@ use folios::{LargeFolios, Zeros};
 pub(super) use frames::FrameTable;
 use learn::learn;
 use read::Reader;
-use shared::SharedPages;
+use shared::{CHECK, SharedPages};
 
 /// A target with shared pages is read at once if it has at most this many blocks: 1 GiB, which takes about 2 ms.
 const WHOLE: usize = 512;
@@ -70,13 +70,16 @@ impl Pages {
     }
 
     /// Begins a survey of `targets`, which are sorted by ID.
-    pub(super) fn begin(&mut self, targets: &[Target], (mode, limits): (SharedMemory, SharedLimits)) {
+    pub(super) fn begin(&mut self, targets: &mut [Target], (mode, limits): (SharedMemory, SharedLimits)) {
         (self.shared.mode, self.shared.limits) = (mode, limits);
         self.shared.begin(targets.iter().map(|target| target.id));
         self.aging.begin(targets, mode);
         self.large.begin();
         self.at_end.clear();
         self.surveys = self.surveys.wrapping_add(1);
+        if u64::from(self.surveys).is_multiple_of(CHECK) {
+            targets.iter_mut().for_each(Target::check_locked);
+        }
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
             self.zeros.forget();
         }
@@ -106,6 +109,7 @@ impl Pages {
             forget_swapped(blocks, first);
         }
         learn(&mut self.shared, target, self.reader.suspects());
+        self.reader.locked().iter().for_each(|&(start, pages)| self.shared.note(target.id, start, pages));
         for block in &mut blocks[first..] {
             block.shared = self.shared.at(target.id, block.start) & block.accessed & !block.unobservable;
         }

@@ -27,6 +27,8 @@ pub(super) struct Reader {
     swapped: Witnesses,
     /// The blocks with pages in swap.
     in_swap: Vec<(u64, PageBits)>,
+    /// The present pages in locked mappings, by block.
+    locked: Vec<(u64, PageBits)>,
 }
 
 /// Pages of a block that other processes may map: those of files and shared memory, and those that are copied when the
@@ -103,12 +105,13 @@ impl Reader {
         self.places.truncate(most);
 
         let first = blocks.len();
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut masks = Masks::new(target.mappings(), target.clearing());
         self.starts.clear();
         self.indices.clear();
         self.suspects.clear();
         self.swapped.clear();
         self.in_swap.clear();
+        self.locked.clear();
         for place in &self.places {
             let mut block = BlockPages { start: place.start, ..BlockPages::default() };
             match place.by {
@@ -119,6 +122,7 @@ impl Reader {
                 MappedBy::Huge(entry) => {
                     let mask = masks.at(place.start);
                     huge(&mut block, entry, mask, zeros);
+                    lock(&mut self.locked, &block, mask);
                     let writable = if entry.writable { PageBits::ALL } else { PageBits::NONE };
                     suspect(&mut self.suspects, &block, mask, writable);
                     see(seen, &block, FramesOf::from_first((!entry.special).then_some(entry.frame)));
@@ -131,7 +135,7 @@ impl Reader {
             }
             blocks.push(block);
         }
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut masks = Masks::new(target.mappings(), target.clearing());
         for (starts, indices) in self.starts.chunks(MAX_TABLES).zip(self.indices.chunks(MAX_TABLES)) {
             program.copy_tables(tables, space.pgd(), 1, starts, |i, found| {
                 let block = &mut blocks[indices[i]];
@@ -149,6 +153,7 @@ impl Reader {
                             self.in_swap.push((block.start, block.swapped));
                         }
                         suspect(&mut self.suspects, block, mask, words.writable);
+                        lock(&mut self.locked, block, mask);
                         see(seen, block, FramesOf::table(table, tables.address_mask));
                     }
                     Found::Leaf(leaf) => {
@@ -183,6 +188,11 @@ impl Reader {
         &self.in_swap
     }
 
+    /// The present pages in locked mappings, by block, as they were read last.
+    pub(super) fn locked(&self) -> &[(u64, PageBits)] {
+        &self.locked
+    }
+
     /// The pages that other processes may map too, as they were read last.
     pub(super) fn suspects(&self) -> &[Suspects] {
         &self.suspects
@@ -201,6 +211,14 @@ fn suspect(suspects: &mut Vec<Suspects>, block: &BlockPages, mask: Mask, writabl
     let pages = block.present & !block.unobservable & (mask.file | mask.copied & !writable);
     if !pages.is_empty() {
         suspects.push(Suspects { start: block.start, pages, accessed: pages & block.accessed });
+    }
+}
+
+/// Adds the pages of `block` that are locked.
+fn lock(locked: &mut Vec<(u64, PageBits)>, block: &BlockPages, mask: Mask) {
+    let pages = block.present & !block.unobservable & mask.locked;
+    if !pages.is_empty() {
+        locked.push((block.start, pages));
     }
 }
 

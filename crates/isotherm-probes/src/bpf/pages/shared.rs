@@ -1,4 +1,5 @@
-//! Decides when and how pages that several processes map are cleared, within limits.
+//! Decides when and how pages that several processes map, and locked pages, are cleared, within limits. `MADV_COLD`
+//! leaves both. Both are called shared here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use super::sharing::Sharing;
 use crate::bpf::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
 use crate::bpf::target::Target;
 
-/// All memory of a process is cleared only if at least this part of it is anonymous memory that is shared after a fork.
-const LEAST_FORKED: u64 = 50;
+/// Private memory of a process is cleared only if at least this part of its memory is shared after a fork, or locked.
+const LEAST_PRIVATE: u64 = 50;
 
 /// In one survey of this many, it is found out again which pages are shared.
 pub(super) const CHECK: u64 = 8;
@@ -57,9 +58,13 @@ pub(super) struct Costs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) refs: Refs,
-    /// The bytes of the mappings that are walked.
+    /// The page-table entries that are walked, in bytes of small pages.
     walked: u64,
     hold: Duration,
+    /// The accessed bits that are cleared.
+    bits: u64,
+    /// The shared bytes that are not cleared, because it would take too long.
+    left: u64,
 }
 
 /// How long a clear took.
@@ -79,6 +84,21 @@ pub(super) enum Decision {
     Wait,
     /// They are unobservable.
     LeaveOut,
+}
+
+/// Shared bytes that are left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    bytes: u64,
+    /// Of these, those that are locked.
+    locked: u64,
+}
+
+impl LeftOut {
+    /// All shared bytes of a target.
+    fn of(sums: &Sums) -> Self {
+        Self { bytes: sums.file_shared + sums.private_shared, locked: sums.locked }
+    }
 }
 
 /// Decides when shared pages are cleared.
@@ -208,9 +228,7 @@ impl SharedPages {
         known.sums.add(Sums::of(target, &known.blocks, |sharing| sharing.shared, blocks));
         let sums = known.sums.clone();
         let costs = match self.way(&sums) {
-            Some((refs, walked)) => {
-                let bits = if refs == Refs::All { sums.accessed } else { sums.file_accessed };
-                let hold = Duration::from_secs_f64(self.hold_rate.seconds(walked));
+            Some(Plan { hold, bits, .. }) => {
                 Costs { hold, bits: self.set_again(bits), all_bits: self.set_again(sums.accessed) }
             }
             None => Costs { all_bits: self.set_again(sums.accessed), ..Costs::default() },
@@ -234,14 +252,28 @@ impl SharedPages {
         rests
     }
 
-    /// Which pages `/proc/PID/clear_refs` has to clear to clear the shared ones, and how many bytes it walks for that.
-    /// `None` if it is not worth it.
-    fn way(&self, sums: &Sums) -> Option<(Refs, u64)> {
-        let all = sums.forked_shared * LEAST_FORKED >= sums.present && sums.forked_shared > 0;
-        match (all || self.mode == SharedMemory::Always && sums.forked_shared > 0, sums.file_shared) {
-            (true, _) => Some((Refs::All, sums.present)),
-            (false, 1..) => Some((Refs::Mapped, sums.file)),
-            (false, 0) => None,
+    /// Which pages `/proc/PID/clear_refs` has to clear to clear the shared ones. If all of them take too long, those of
+    /// one kind. `None` if it is not worth it.
+    fn way(&self, sums: &Sums) -> Option<Plan> {
+        let plan = |refs, entries: u64, bits, left| {
+            let walked = entries * PAGE_SIZE;
+            Plan { refs, walked, hold: Duration::from_secs_f64(self.hold_rate.seconds(walked)), bits, left }
+        };
+        let (private, files) = (sums.entries - sums.file_entries, sums.file_entries);
+        let private = plan(Refs::Anonymous, private, sums.accessed - sums.file_accessed, sums.file_shared);
+        let files = plan(Refs::Mapped, files, sums.file_accessed, sums.private_shared);
+        let is_much = self.mode == SharedMemory::Always || sums.private_shared * LEAST_PRIVATE >= sums.present;
+        match (sums.private_shared > 0 && is_much, sums.file_shared > 0) {
+            (true, true) => {
+                let all = plan(Refs::All, sums.entries, sums.accessed, 0);
+                let fits = |plan: &Plan| self.mode != SharedMemory::Auto || plan.hold <= self.limits.longest_hold;
+                let mut plans = [all, private, files];
+                plans.sort_by_key(|plan| plan.left);
+                Some(plans.into_iter().find(fits).unwrap_or(all))
+            }
+            (true, false) => Some(private),
+            (false, true) => Some(Plan { left: 0, ..files }),
+            (false, false) => None,
         }
     }
 
@@ -249,11 +281,11 @@ impl SharedPages {
     /// it. Returns whether it does.
     pub(super) fn waits_too_long(&mut self, target: TargetId) -> bool {
         let Some(known) = self.targets.get(&target).filter(|_| self.mode == SharedMemory::Auto) else { return false };
-        let (hold, bytes) = (known.costs.hold, known.sums.file_shared + known.sums.forked_shared);
+        let (hold, left) = (known.costs.hold, LeftOut::of(&known.sums));
         if known.aged == self.survey || hold <= self.limits.longest_hold {
             return false;
         }
-        self.leave_out_for(target, bytes, hold);
+        self.leave_out_for(target, left, hold);
         true
     }
 
@@ -261,14 +293,18 @@ impl SharedPages {
     /// survey has read of it.
     pub(super) fn walks_files_only(&self, target: TargetId) -> bool {
         let known = self.targets.get(&target);
-        known.and_then(|known| self.way(&known.sums)).is_some_and(|(refs, _)| refs == Refs::Mapped)
+        known.and_then(|known| self.way(&known.sums)).is_some_and(|plan| plan.refs == Refs::Mapped)
     }
 
     /// Leaves these bytes out because page faults would wait for so long.
-    fn leave_out_for(&mut self, target: TargetId, bytes: u64, hold: Duration) -> Decision {
+    fn leave_out_for(&mut self, target: TargetId, left: LeftOut, hold: Duration) -> Decision {
+        let reason = self.too_long(hold);
+        self.leave_out(target, left, reason)
+    }
+
+    fn too_long(&mut self, hold: Duration) -> SharedReason {
         self.too_long = true;
-        let reason = SharedReason::LongHold { estimate: hold, longest: self.limits.longest_hold };
-        self.leave_out(target, bytes, reason)
+        SharedReason::LongHold { estimate: hold, longest: self.limits.longest_hold }
     }
 
     /// Decides about the shared pages of `target`, whose pages are `blocks`. If its cgroup was aged in this survey,
@@ -277,21 +313,25 @@ impl SharedPages {
         let Some(known) = self.targets.get(&target.id) else { return Decision::Wait };
         let was_aged = known.aged == self.survey;
         let sums = Sums::of(target, &known.blocks, |sharing| sharing.rest(was_aged), blocks);
-        let Some((refs, walked)) = self.way(&sums) else {
-            return self.leave_out(target.id, sums.forked_shared, SharedReason::SmallPart);
+        let left = LeftOut::of(&sums);
+        let Some(plan) = self.way(&sums) else {
+            return self.leave_out(target.id, left, SharedReason::SmallPart);
         };
-        let hold = Duration::from_secs_f64(self.hold_rate.seconds(walked));
-        let bytes = sums.file_shared + sums.forked_shared;
-        let plan = Plan { refs, walked, hold };
+        let hold = plan.hold;
         let Some(known) = self.targets.get_mut(&target.id) else { return Decision::Wait };
         (known.name, known.hold) = (sums.name, hold);
         match self.mode {
             SharedMemory::Always => return Decision::Clear(plan),
-            SharedMemory::Never => return self.leave_out(target.id, bytes, SharedReason::Never),
+            SharedMemory::Never => return self.leave_out(target.id, left, SharedReason::Never),
             SharedMemory::Auto => {}
         }
         if hold > self.limits.longest_hold {
-            return self.leave_out_for(target.id, bytes, hold);
+            return self.leave_out_for(target.id, left, hold);
+        }
+        if plan.left > 0 {
+            let reason = self.too_long(Duration::from_secs_f64(self.hold_rate.seconds(sums.entries * PAGE_SIZE)));
+            let locked = if plan.refs == Refs::Mapped { left.locked.min(plan.left) } else { 0 };
+            self.note_left_out(LeftOut { bytes: plan.left, locked }, reason);
         }
         if self.has_turn(target.id) { Decision::Clear(plan) } else { Decision::Wait }
     }
@@ -306,24 +346,27 @@ impl SharedPages {
         waited + first + of.hold <= self.limits.together
     }
 
-    fn leave_out(&mut self, target: TargetId, bytes: u64, reason: SharedReason) -> Decision {
+    fn leave_out(&mut self, target: TargetId, left: LeftOut, reason: SharedReason) -> Decision {
         // No other target waits for its turn.
         if let Some(known) = self.targets.get_mut(&target) {
             known.cleared = self.survey;
         }
-        let before = self.left_out.map_or(0, |left_out| left_out.bytes);
-        let reason =
-            self.left_out.map(|left_out| left_out.reason).filter(|_| bytes <= self.most_left_out).unwrap_or(reason);
-        self.most_left_out = self.most_left_out.max(bytes);
-        self.left_out = Some(SharedLeftOut { bytes: before + bytes, reason });
+        self.note_left_out(left, reason);
         Decision::LeaveOut
+    }
+
+    fn note_left_out(&mut self, LeftOut { bytes, locked }: LeftOut, reason: SharedReason) {
+        let before = self.left_out.unwrap_or(SharedLeftOut { bytes: 0, locked: 0, reason });
+        let reason = if bytes <= self.most_left_out { before.reason } else { reason };
+        self.most_left_out = self.most_left_out.max(bytes);
+        self.left_out =
+            Some(SharedLeftOut { bytes: before.bytes + bytes, locked: before.locked + locked, reason });
     }
 
     /// Notes that nothing of the target can be cleared.
     pub(super) fn refused(&mut self, target: TargetId, reason: SharedReason) {
-        let pages: usize =
-            self.targets.get(&target).map_or(0, |known| known.blocks.values().map(|block| block.shared.count()).sum());
-        self.leave_out(target, pages as u64 * PAGE_SIZE, reason);
+        let left = self.targets.get(&target).map_or(LeftOut::default(), |known| LeftOut::of(&known.sums));
+        self.leave_out(target, left, reason);
     }
 
     /// Whether the target may not be cleared yet, because it was cleared a short time ago.
@@ -389,7 +432,7 @@ mod tests {
                 known.hold = hold;
             }
         }
-        let plan = Plan { refs: Refs::Mapped, walked: 0, hold };
+        let plan = Plan { refs: Refs::Mapped, walked: 0, hold, bits: 0, left: 0 };
         let took = Took { wall: hold, cpu: hold };
         let mut turns = Vec::new();
         for _ in 0..4 {

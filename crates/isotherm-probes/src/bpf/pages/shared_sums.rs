@@ -14,11 +14,15 @@ use crate::bpf::target::Target;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) present: u64,
-    /// Of files and shared memory.
-    pub(super) file: u64,
+    /// The page-table entries of the present pages: one for each page, or one for a huge page.
+    pub(super) entries: u64,
+    /// The page-table entries of files and shared memory.
+    pub(super) file_entries: u64,
     pub(super) file_shared: u64,
-    /// Of private anonymous memory, shared since a fork.
-    pub(super) forked_shared: u64,
+    /// Of private anonymous memory: shared since a fork, or locked.
+    pub(super) private_shared: u64,
+    /// Of the shared bytes, those that are locked.
+    pub(super) locked: u64,
     /// The number of accessed bits that are set.
     pub(super) accessed: u64,
     /// The number of accessed bits that are set, of files and shared memory.
@@ -31,9 +35,11 @@ impl Sums {
     /// Adds what was read of the same target above it. The name stays, if there is one.
     pub(super) fn add(&mut self, above: Self) {
         self.present += above.present;
-        self.file += above.file;
+        self.entries += above.entries;
+        self.file_entries += above.file_entries;
         self.file_shared += above.file_shared;
-        self.forked_shared += above.forked_shared;
+        self.private_shared += above.private_shared;
+        self.locked += above.locked;
         self.accessed += above.accessed;
         self.file_accessed += above.file_accessed;
         if self.name.is_empty() {
@@ -49,20 +55,22 @@ impl Sums {
         blocks: &[BlockPages],
     ) -> Self {
         let mut sums = Self::default();
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut masks = Masks::new(target.mappings(), target.clearing());
         let mut names: HashMap<Arc<str>, usize> = HashMap::new();
         let bytes = |pages: PageBits| pages.count() as u64 * PAGE_SIZE;
         for block in blocks {
             let mask = masks.at(block.start);
             let bits = |pages: PageBits| if block.huge { pages.count().min(1) } else { pages.count() } as u64;
             sums.present += bytes(block.present);
-            sums.file += bytes(block.present & mask.file);
+            sums.entries += bits(block.present);
+            sums.file_entries += bits(block.present & mask.file);
             sums.accessed += bits(block.accessed);
             sums.file_accessed += bits(block.accessed & mask.file);
             let Some(known) = known.get(&block.start) else { continue };
             let shared = shared(known) & block.present;
             sums.file_shared += bytes(shared & mask.file);
-            sums.forked_shared += bytes(shared & !mask.file);
+            sums.private_shared += bytes(shared & !mask.file);
+            sums.locked += bytes(shared & mask.locked);
             for index in masks.mappings_at(block.start) {
                 *names.entry(Arc::clone(&target.mappings()[index].name)).or_default() += shared.count();
             }
