@@ -20,6 +20,9 @@ pub(super) struct Pages {
     pub(super) again: f64,
     /// The known pages by the intervals in which windows begin.
     pub(super) begun: Begun,
+    /// Uncertain pages for which it is known what share of the pages next to them was accessed again after the last
+    /// clear, and the sum of these shares.
+    pub(super) asked: (f64, f64),
     /// The known pages in the panel. They stand for the pages whose last access is not known.
     /// The last access of a page outside the panel is known until the page is accessed again, and not afterwards. So
     /// the known pages outside the panel are not a fair sample.
@@ -167,9 +170,16 @@ impl Pages {
         }
         // The known pages that stand for those that were accessed within a window: here, or else anywhere.
         let known = [self.panel, others.panel, self.known, others.known];
+        // Memory that is cleared rarely and as a whole has no known pages in between. What was accessed again after the
+        // last clear says more than a few pages of another kind.
+        let asked = [self.asked, others.asked].into_iter().find(|(pages, _)| *pages >= LEAST_FOLLOWED);
         let share = |part: fn(&Known, usize) -> f64, nth: usize, window: usize| {
-            let known = known.iter().find(|known| known.within(window) > 0.0);
-            known.map_or(0.0, |known| (part(known, nth) / known.within(window)).min(1.0))
+            let with = |least: f64| known.iter().find(|known| known.within(window) > least);
+            match (with(LEAST_FOLLOWED), asked, with(0.0)) {
+                (None, Some((pages, again)), _) => again / pages,
+                (Some(known), ..) | (None, None, Some(known)) => (part(known, nth) / known.within(window)).min(1.0),
+                (None, None, None) => 0.0,
+            }
         };
         for (window, &pages) in by_window.iter().enumerate().filter(|(_, pages)| **pages > 0.0) {
             estimate.add(&Uncertain {
@@ -192,6 +202,7 @@ impl Pages {
         self.known.add(&other.known);
         self.again += other.again;
         self.begun.add(&other.begun);
+        self.asked = (self.asked.0 + other.asked.0, self.asked.1 + other.asked.1);
         self.panel.add(&other.panel);
         self.followed.iter_mut().zip(&other.followed).for_each(|(sum, pages)| sum.add(pages));
         self.uncertain.iter_mut().zip(other.uncertain).for_each(|(sum, pages)| *sum += pages);

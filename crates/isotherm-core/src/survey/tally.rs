@@ -28,6 +28,8 @@ struct Tally {
     touched_again: u64,
     /// Pages that are idle, and whose last access is in no window.
     unplaced: u64,
+    /// Of the uncertain pages outside of hot blocks, those in blocks with a share, and the sum of these shares.
+    asked: (u32, f64),
     /// The other figures, by the number of surveys since the last access.
     ages: Vec<(u16, OfAge)>,
     /// Pages that were accessed in the interval of an earlier survey and of which the last access is known: by the
@@ -125,6 +127,11 @@ impl Counter {
                 exact.iter().for_each(|page| self.age(block.idle(page)).exact += 1);
             }
             let (uncertain, share) = (observable & block.uncertain(), block.hot_share());
+            if let (None, Some(again)) = (share, block.share) {
+                let pages = uncertain.count() as u32;
+                tally.asked.0 += pages;
+                tally.asked.1 += f64::from(pages) * f64::from(again);
+            }
             for page in uncertain.iter() {
                 let age = self.age(block.idle(page));
                 match share {
@@ -161,6 +168,7 @@ impl Tally {
             swapped: self.swapped as f64,
             known: Known { pages: self.unplaced as f64, touched: self.touched as f64, ..Known::default() },
             again: self.touched_again as f64,
+            asked: (f64::from(self.asked.0), self.asked.1),
             ..Pages::default()
         };
         let known = &mut pages.known;
@@ -378,6 +386,21 @@ mod tests {
         // The 300 pages were accessed between 6 s and 3 s ago. 5 s hold two thirds of that time.
         // No page was accessed in both intervals, so that accesses are rare: 1 s holds a third of those of 3 s.
         assert_eq!(pages[..4], [33, 67, 300, 400], "1, 2, 5 and 10 s");
+    }
+
+    #[test]
+    fn memory_that_is_cleared_rarely_and_as_a_whole_counts_as_accessed_again_as_after_the_last_clear() {
+        let mut history = PageHistory::default();
+        for (second, (accessed, cleared)) in (0..).zip([(512, 512), (300, 300), (300, 0), (300, 0), (300, 0)]) {
+            let accessed = PageBits::of(0..accessed);
+            let found = BlockPages { present: PageBits::ALL, accessed, ..BlockPages::default() };
+            history.take(&[found], Duration::from_secs(second));
+            history.cleared(&[ClearPages { pages: PageBits::of(0..cleared), ..ClearPages::default() }]);
+        }
+        let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
+        let total = Arc::new(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
+        let pages = [total.touched, total.unknown, total.within[0], total.within[2]].map(|bytes| bytes / PAGE_SIZE);
+        assert_eq!(pages, [300, 300, 300, 300]);
     }
 
     /// The pages of a block of 512, of `accessed(page, from, to)`, that are found to be accessed within 5 s by surveys

@@ -57,12 +57,7 @@ pub(super) fn note(
 
 /// Clears `requests`, all of one target and at most [`isotherm_kernel::madvise::RANGES_A_CALL`] of them. Returns how
 /// many were cleared. The samples that the kernel refuses to clear become unobservable.
-pub(super) fn clear_in(
-    target: &mut Target,
-    folios: &Folios,
-    requests: &[Request],
-    unobservable: &mut [bool],
-) -> u64 {
+pub(super) fn clear_in(target: &mut Target, folios: &Folios, requests: &[Request], unobservable: &mut [bool]) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
     while let Some((first, others)) = rest.split_first() {

@@ -125,9 +125,11 @@ impl SharedLeftOut {
                 // Clears differ from one to the next.
                 (estimate.as_secs_f64() * 1500.0).ceil()
             ),
-            SharedReason::SmallPart => "it is a small part of the private memory of its process, and to observe it, all \
+            SharedReason::SmallPart => {
+                "it is a small part of the private memory of its process, and to observe it, all \
                                         of that memory would have to be cleared (--shared always does so)"
-                .into(),
+                    .into()
+            }
             SharedReason::Refused => "/proc/PID/clear_refs cannot be written (run isotherm as root)".into(),
         };
         let which = match self.locked {
@@ -158,8 +160,7 @@ mod tests {
         let remark = of(SharedReason::LongHold { estimate, longest }).unwrap();
         assert!(remark.starts_with("1 GiB") && remark.contains("8 ms"), "{remark}");
         assert!(remark.contains("--shared-hold 12ms") && remark.contains("--shared always"), "{remark}");
-        let locked =
-            |locked| SharedLeftOut { bytes: 1 << 30, locked, reason: SharedReason::Refused }.remark().unwrap();
+        let locked = |locked| SharedLeftOut { bytes: 1 << 30, locked, reason: SharedReason::Refused }.remark().unwrap();
         assert!(locked(1 << 30).starts_with("1 GiB that are locked in memory are"), "{}", locked(1 << 30));
         assert!(locked(1 << 20).contains("locked in memory or that several"), "{}", locked(1 << 20));
     }

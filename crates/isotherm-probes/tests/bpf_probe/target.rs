@@ -16,7 +16,7 @@ use std::ptr;
 
 use isotherm_testing::Served;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
-use rustix::mm::{madvise, mlock_with, munlock, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, munlock, munmap};
 
 pub struct Target(Served);
 

@@ -359,8 +359,7 @@ impl SharedPages {
         let before = self.left_out.unwrap_or(SharedLeftOut { bytes: 0, locked: 0, reason });
         let reason = if bytes <= self.most_left_out { before.reason } else { reason };
         self.most_left_out = self.most_left_out.max(bytes);
-        self.left_out =
-            Some(SharedLeftOut { bytes: before.bytes + bytes, locked: before.locked + locked, reason });
+        self.left_out = Some(SharedLeftOut { bytes: before.bytes + bytes, locked: before.locked + locked, reason });
     }
 
     /// Notes that nothing of the target can be cleared.
