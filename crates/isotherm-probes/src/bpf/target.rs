@@ -139,7 +139,7 @@ impl Target {
         for (clearing, mapping) in locked.filter(|(clearing, _)| **clearing == Clearing::Locked) {
             let start = mapping.range.start();
             let page = AddrRange::new(start, start.saturating_add(PAGE_SIZE));
-            if advise(space.pidfd(), page.into_iter(), Advice::Cold) != Err(Errno::INVAL) {
+            if advise(space.pidfd(), page, Advice::Cold) != Err(Errno::INVAL) {
                 *clearing = Clearing::Single;
             }
         }
