@@ -3,6 +3,10 @@
 //! A file of damo has one record for each target with all its snapshots, while a recording has the snapshots of all
 //! targets in the order of time. One pass over the recording collects as many targets as fit into a bounded memory. A
 //! target that does not fit has a pass of its own, which writes each snapshot as it is read.
+//!
+//! A target has one record, because most commands of damo report on each record, or on the last one of a target. If
+//! the intervals change during the recording, the record is as damo writes one of a kernel that tunes its intervals:
+//! each snapshot has its sampling interval, and all have the same number of samples.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +15,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use isotherm_core::{RegionSnapshot, Snapshot, TargetSnapshot};
+use isotherm_core::{AddrRange, Layout, RegionSnapshot, Snapshot, TargetId, TargetSnapshot, areas};
 use isotherm_record::{ConvertError, Header, RecordError, Recording, TransferError, convert_with, pid_column};
 use serde::Serialize;
 
@@ -35,7 +39,21 @@ struct Intervals {
     sample_us: String,
     aggr_us: String,
     ops_update_us: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals_goal: Option<Goal>,
 }
+
+/// The goal by which damo sees that each snapshot has intervals of its own.
+#[derive(Serialize)]
+struct Goal {
+    access_bp: u32,
+    aggrs: u32,
+    min_sample_us: u32,
+    max_sample_us: u32,
+}
+
+/// The goal of isotherm's own intervals, which is that of DAMON's documentation.
+const GOAL: Goal = Goal { access_bp: 400, aggrs: 3, min_sample_us: 5_000, max_sample_us: 10_000_000 };
 
 #[derive(Serialize)]
 struct SnapshotJson {
@@ -43,6 +61,8 @@ struct SnapshotJson {
     end_time: String,
     regions: Vec<RegionJson>,
     total_bytes: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample_interval_us: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -71,13 +91,30 @@ struct Target {
     pid: u32,
     /// The number of regions in all its snapshots, and 2 for each snapshot.
     regions: u64,
+    snapshots: u64,
+}
+
+/// The intervals of an aggregation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Timing {
+    aggregation: Duration,
+    samples: u32,
+}
+
+impl Timing {
+    fn of(snapshot: &Snapshot) -> Self {
+        Self { aggregation: snapshot.aggregation, samples: snapshot.samples.max(1) }
+    }
+
+    fn sampling(self) -> Duration {
+        self.aggregation / self.samples
+    }
 }
 
 /// The part of a snapshot of one target that a file of damo can hold.
 struct Moment {
     time: Duration,
-    aggregation: Duration,
-    samples: u32,
+    timing: Timing,
     regions: Vec<RegionSnapshot>,
 }
 
@@ -91,35 +128,48 @@ pub enum Format {
 }
 
 /// Writes `recording` to `output` in a format of damo. [`isotherm_record::convert()`] writes the other formats in the
-/// same way.
+/// same way. Returns what the user of damo has to know of the file.
 ///
 /// # Errors
 /// As [`isotherm_record::convert()`].
-pub fn export(recording: &Recording, output: &Path, format: Format) -> Result<(), ConvertError> {
+pub fn export(recording: &Recording, output: &Path, format: Format) -> Result<Vec<String>, ConvertError> {
+    let mut notes = Vec::new();
     convert_with(recording, output, |writer| match format {
-        Format::Json => write_json(recording, writer),
+        Format::Json => write_json(recording, writer, &mut notes),
         Format::JsonCompressed => {
             // damo asks the program `file` for the format, and `file` recognises zlib streams of this level.
             let zlib = ZlibEncoder::new(writer, Compression::default());
             // serde_json writes a few bytes at a time.
-            let buffered = write_json(recording, BufWriter::with_capacity(1 << 16, zlib))?;
+            let buffered = write_json(recording, BufWriter::with_capacity(1 << 16, zlib), &mut notes)?;
             let zlib = buffered.into_inner().map_err(|error| error.into_error())?;
             Ok(zlib.finish()?)
         }
-    })
+    })?;
+    Ok(notes)
 }
 
-fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferError> {
-    let targets = targets(recording)?;
-    let mut records = Records { output, header: recording.header(), record: None, any: false };
+/// The first snapshots of a record that damo's `report wss` and `report nr_regions` leave out.
+const LEFT_OUT: u64 = 20;
+
+fn write_json<W: Write>(recording: &Recording, output: W, notes: &mut Vec<String>) -> Result<W, TransferError> {
+    let Contents { targets, timing, varies } = Contents::of(recording)?;
+    let most = targets.iter().map(|target| target.snapshots).max();
+    if let Some(most) = most.filter(|&most| most <= LEFT_OUT) {
+        notes.push(format!(
+            "damo's report wss and nr_regions leave out the first {LEFT_OUT} snapshots, and no target has more than \
+             {most}: call wss with --exclude_samples 0, or record for longer or with --intervals fixed"
+        ));
+    }
+    let mut records = Records { output, header: recording.header(), timing, varies, record: None };
     records.output.write_all(b"[")?;
     for batch in batches(&targets) {
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
         for record in recording.snapshots()? {
-            let Snapshot { time, aggregation, samples, targets, .. } = record?.snapshot;
-            for TargetSnapshot { id, regions, .. } in targets {
-                let Some(i) = batch.iter().position(|target| target.pid == pid_column(id)) else { continue };
-                let moment = Moment { time, aggregation, samples, regions };
+            let snapshot = record?.snapshot;
+            let (time, timing) = (snapshot.time, Timing::of(&snapshot));
+            for target in snapshot.targets {
+                let Some(i) = batch.iter().position(|kept| kept.pid == pid_column(target.id)) else { continue };
+                let moment = Moment { time, timing, regions: without_holes(target) };
                 if batch.len() == 1 {
                     records.add(batch[i].pid, &moment)?;
                 } else {
@@ -134,22 +184,73 @@ fn write_json<W: Write>(recording: &Recording, output: W) -> Result<W, TransferE
     Ok(records.end()?)
 }
 
-/// The targets in the order of their first snapshots.
-fn targets(recording: &Recording) -> Result<Vec<Target>, RecordError> {
-    let mut targets: Vec<Target> = Vec::new();
-    let mut indices = HashMap::new();
-    for record in recording.snapshots()? {
-        for target in &record?.snapshot.targets {
-            let pid = pid_column(target.id);
-            let index = *indices.entry(pid).or_insert_with(|| {
-                targets.push(Target { pid, regions: 0 });
-                targets.len() - 1
-            });
-            // A snapshot takes memory even without regions.
-            targets[index].regions += target.regions.len() as u64 + 2;
-        }
+/// The regions of a target, as DAMON has them: they cover its areas. With surveys, regions leave out memory that is not
+/// present. That becomes regions without accesses, so that damo finds few contiguous areas.
+fn without_holes(target: TargetSnapshot) -> Vec<RegionSnapshot> {
+    let TargetSnapshot { id, regions, mappings } = target;
+    if regions.iter().all(|region| region.pages.is_none()) {
+        return regions;
     }
-    Ok(targets)
+    let layout = if id == TargetId::PhysicalMemory { Layout::Ranges } else { Layout::Process };
+    let mut whole = Vec::with_capacity(2 * regions.len());
+    let mut add = |from: u64, to: u64| {
+        let no =
+            RegionSnapshot { nr_accesses: 0, nr_samples: 0, nr_unobservable: 0, age: 0, pages: None, ..regions[0] };
+        whole.extend(AddrRange::new(from, to).map(|range| RegionSnapshot { range, ..no }));
+    };
+    let mut rest = regions.iter().peekable();
+    for area in areas(&mappings, layout, usize::MAX) {
+        let mut from = area.start();
+        while let Some(region) = rest.next_if(|region| region.range.start() < area.end()) {
+            add(from, region.range.start());
+            from = region.range.end();
+        }
+        add(from, area.end());
+    }
+    whole.extend(regions);
+    whole.sort_by_key(|region| region.range);
+    whole
+}
+
+/// What is written, found by a pass over the recording.
+struct Contents {
+    /// The targets in the order of their first snapshots.
+    targets: Vec<Target>,
+    /// The intervals of the records.
+    timing: Timing,
+    /// Whether not all snapshots have these intervals.
+    varies: bool,
+}
+
+impl Contents {
+    fn of(recording: &Recording) -> Result<Self, RecordError> {
+        let mut targets: Vec<Target> = Vec::new();
+        let mut indices = HashMap::new();
+        let mut timing: Option<Timing> = None;
+        let mut varies = false;
+        for record in recording.snapshots()? {
+            let snapshot = record?.snapshot;
+            let own = Timing::of(&snapshot);
+            let first = *timing.get_or_insert(own);
+            varies |= own != first;
+            // A short aggregation has fewer samples than the others.
+            if own.samples > first.samples {
+                timing = Some(own);
+            }
+            for target in snapshot.targets {
+                let pid = pid_column(target.id);
+                let index = *indices.entry(pid).or_insert_with(|| {
+                    targets.push(Target { pid, regions: 0, snapshots: 0 });
+                    targets.len() - 1
+                });
+                // A snapshot takes memory even without regions.
+                targets[index].regions += without_holes(target).len() as u64 + 2;
+                targets[index].snapshots += 1;
+            }
+        }
+        let timing = timing.unwrap_or(Timing { aggregation: Duration::ZERO, samples: 1 });
+        Ok(Self { targets, timing, varies })
+    }
 }
 
 /// The targets of each pass: as many as have at most [`KEPT_REGIONS`] together, but at least one.
@@ -171,54 +272,45 @@ fn batches(targets: &[Target]) -> impl Iterator<Item = &[Target]> {
 struct Records<'a, W> {
     output: W,
     header: &'a Header,
-    /// The record that is being written.
-    record: Option<OpenRecord>,
-    /// Whether a record has been written.
-    any: bool,
-}
-
-/// A record that snapshots can be added to. All its snapshots have the same intervals.
-struct OpenRecord {
-    pid: u32,
-    aggregation: Duration,
-    samples: u32,
-    /// The time of its last snapshot.
-    end: Duration,
+    /// The intervals of all records.
+    timing: Timing,
+    /// Whether snapshots have intervals of their own.
+    varies: bool,
+    /// The target whose record is being written, and the time of its last snapshot.
+    record: Option<(u32, Duration)>,
 }
 
 impl<W: Write> Records<'_, W> {
-    /// Adds a snapshot of a target. A new record begins with a new target and with new intervals.
+    /// Adds a snapshot of a target. A new record begins with a new target.
     fn add(&mut self, pid: u32, moment: &Moment) -> io::Result<()> {
-        let previous = self.record.take().filter(|open| open.pid == pid);
-        let start = start(moment, previous.as_ref().map(|open| open.end));
-        match &previous {
-            Some(open) if (open.aggregation, open.samples) == (moment.aggregation, moment.samples) => {
-                self.output.write_all(b",\n")?;
-            }
-            _ => self.begin(pid, moment)?,
+        let previous = self.record.filter(|(of, _)| *of == pid).map(|(_, end)| end);
+        if previous.is_some() {
+            self.output.write_all(b",\n")?;
+        } else {
+            self.begin(pid)?;
         }
         let unix = |time: Duration| (u128::from(self.header.started_unix_ns) + time.as_nanos()).to_string();
+        let samples = (moment.timing.samples, self.timing.samples);
         let snapshot = SnapshotJson {
-            start_time: unix(start),
+            start_time: unix(start(moment, previous)),
             end_time: unix(moment.time),
             total_bytes: moment.regions.iter().map(|region| region.range.size()).sum::<u64>().to_string(),
-            regions: moment.regions.iter().map(RegionJson::from).collect(),
+            regions: moment.regions.iter().map(|region| RegionJson::new(region, samples)).collect(),
+            sample_interval_us: self.varies.then(|| us((moment.timing.aggregation / self.timing.samples).as_nanos())),
         };
         serde_json::to_writer(&mut self.output, &snapshot)?;
-        let Moment { time: end, aggregation, samples, .. } = *moment;
-        self.record = Some(OpenRecord { pid, aggregation, samples, end });
+        self.record = Some((pid, moment.time));
         Ok(())
     }
 
-    fn begin(&mut self, pid: u32, moment: &Moment) -> io::Result<()> {
-        if self.any {
+    fn begin(&mut self, pid: u32) -> io::Result<()> {
+        if self.record.is_some() {
             self.output.write_all(b"\n]},")?;
         }
-        self.any = true;
         let head = serde_json::to_string(&Head {
             kdamond_idx: 0,
             context_idx: 0,
-            intervals: self.intervals(moment),
+            intervals: self.intervals(),
             scheme_idx: None,
             target_id: pid,
             scheme_filters: [],
@@ -226,27 +318,30 @@ impl<W: Write> Records<'_, W> {
         write!(self.output, "\n{},\"snapshots\":[\n", head.strip_suffix('}').unwrap_or(&head))
     }
 
-    /// The intervals of `moment`. The sampling interval is that of the header if it fits the number of samples.
-    fn intervals(&self, moment: &Moment) -> Intervals {
-        let aggregation = moment.aggregation.as_nanos();
+    /// The intervals of the records. The sampling interval is that of the header if it fits the number of samples.
+    fn intervals(&self) -> Intervals {
+        let Timing { aggregation, samples } = self.timing;
+        let aggregation = aggregation.as_nanos();
         let recorded = u128::from(self.header.sampling_ns);
-        let fits = recorded > 0 && (aggregation / recorded).max(1) == u128::from(moment.samples);
-        let sample = if fits { recorded } else { aggregation / u128::from(moment.samples.max(1)) };
-        let us = |ns: u128| {
-            let text = format!("{}.{:03}", ns / 1000, ns % 1000);
-            text.strip_suffix(".000").map(str::to_owned).unwrap_or(text)
-        };
+        let fits = recorded > 0 && (aggregation / recorded).max(1) == u128::from(samples);
         Intervals {
-            sample_us: us(sample),
+            sample_us: us(if fits { recorded } else { self.timing.sampling().as_nanos() }),
             aggr_us: us(aggregation),
             ops_update_us: us(if self.header.update_ns > 0 { self.header.update_ns.into() } else { 1_000_000_000 }),
+            intervals_goal: self.varies.then_some(GOAL),
         }
     }
 
     fn end(mut self) -> io::Result<W> {
-        self.output.write_all(if self.any { b"\n]}\n]\n" } else { b"]\n" })?;
+        self.output.write_all(if self.record.is_some() { b"\n]}\n]\n" } else { b"]\n" })?;
         Ok(self.output)
     }
+}
+
+/// A time in microseconds, as a decimal number.
+fn us(ns: u128) -> String {
+    let text = format!("{}.{:03}", ns / 1000, ns % 1000);
+    text.strip_suffix(".000").map(str::to_owned).unwrap_or(text)
 }
 
 /// The start of a snapshot of a target: the time of the one before it, or one aggregation earlier if the snapshot is
@@ -255,20 +350,23 @@ impl<W: Write> Records<'_, W> {
 fn start(moment: &Moment, previous: Option<Duration>) -> Duration {
     let longest = match previous {
         // `damo validate` expects 75 to 125 ms of aggregations of 100 ms.
-        Some(_) => moment.aggregation.saturating_mul(5) / 4,
-        None => moment.aggregation.saturating_mul(2),
+        Some(_) => moment.timing.aggregation.saturating_mul(5) / 4,
+        None => moment.timing.aggregation.saturating_mul(2),
     };
     let previous = previous.unwrap_or_default();
     let is_late = moment.time.saturating_sub(previous) > longest;
-    if is_late { moment.time.saturating_sub(moment.aggregation) } else { previous }
+    if is_late { moment.time.saturating_sub(moment.timing.aggregation) } else { previous }
 }
 
-impl From<&RegionSnapshot> for RegionJson {
-    fn from(region: &RegionSnapshot) -> Self {
+impl RegionJson {
+    /// A region of a snapshot with so many samples in a record with so many.
+    fn new(region: &RegionSnapshot, (samples, of_record): (u32, u32)) -> Self {
+        // An access stays one.
+        let scaled = (f64::from(region.nr_accesses) * f64::from(of_record) / f64::from(samples)).round() as u32;
         Self {
             start: region.range.start().to_string(),
             end: region.range.end().to_string(),
-            nr_accesses: Accesses { samples: region.nr_accesses, percent: None },
+            nr_accesses: Accesses { samples: scaled.max(region.nr_accesses.min(1)), percent: None },
             age: Age { usec: None, aggr_intervals: region.age.to_string() },
         }
     }
@@ -282,7 +380,8 @@ mod tests {
     fn a_late_snapshot_starts_one_aggregation_before_its_end() {
         let ms = Duration::from_millis;
         let start_of = |time, previous: Option<u64>| {
-            let moment = Moment { time: ms(time), aggregation: ms(100), samples: 20, regions: Vec::new() };
+            let timing = Timing { aggregation: ms(100), samples: 20 };
+            let moment = Moment { time: ms(time), timing, regions: Vec::new() };
             start(&moment, previous.map(ms))
         };
         for (time, previous, expected) in [
@@ -299,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_pass_has_as_many_targets_as_have_regions_that_fit_in_memory() {
-        let target = |pid, regions| Target { pid, regions };
+        let target = |pid, regions| Target { pid, regions, snapshots: 1 };
         let targets =
             [target(1, 10), target(2, KEPT_REGIONS - 10), target(3, 1), target(4, KEPT_REGIONS * 3), target(5, 1)];
         let pids: Vec<Vec<u32>> =

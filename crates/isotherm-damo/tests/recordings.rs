@@ -214,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn new_intervals_begin_a_new_record_and_are_imported_again() {
+fn snapshots_of_changing_intervals_are_one_record_with_the_same_rates_and_are_imported_again() {
     let directory = tempfile::tempdir().unwrap();
     let [ours, damos, back] = ["a.rec", "a.damo.json", "b.rec"].map(|name| directory.path().join(name));
     let mut recorder = Recorder::create(&ours, &common::header()).unwrap();
@@ -234,16 +234,24 @@ fn new_intervals_begin_a_new_record_and_are_imported_again() {
     recorder.finish().unwrap();
     export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
     let json: Vec<Value> = serde_json::from_slice(&std::fs::read(&damos).unwrap()).unwrap();
-    assert_eq!(json.len(), 2 * 3);
+    assert_eq!(json.len(), 2, "damo reports on one record of a target");
     import(&damos, &back, &[], VERSION).unwrap();
     let intervals = |path: &Path| -> Vec<_> {
         common::read(path)
             .unwrap()
             .iter()
-            .map(|row| (row.time, pid_column(row.target.id), row.aggregation, row.samples))
+            .map(|row| (row.time, pid_column(row.target.id), row.aggregation.as_millis()))
             .collect()
     };
     assert_eq!(intervals(&back), intervals(&ours));
+    let rates = |path: &Path| -> Vec<_> {
+        let rate = |row: &Row, i: usize| f64::from(row.target.regions[i].nr_accesses) / f64::from(row.samples);
+        common::read(path).unwrap().iter().flat_map(|row| [rate(row, 0), rate(row, 1), rate(row, 2)]).collect()
+    };
+    for (back, ours) in rates(&back).iter().zip(rates(&ours)) {
+        // A count is rounded, and one access stays one.
+        assert!((back - ours).abs() <= 0.5 / 33.0 + 1e-9, "{back} for {ours}");
+    }
 }
 
 #[test]
@@ -473,5 +481,65 @@ proptest! {
         }
         // What is imported can be read again.
         let _ = imported_json(&file);
+    }
+}
+
+#[test]
+fn memory_that_surveys_found_absent_is_exported_as_regions_without_accesses() {
+    let directory = tempfile::tempdir().unwrap();
+    let [ours, damos] = ["a.rec", "a.damo.json"].map(|name| directory.path().join(name));
+    let mut snapshot = common::snapshot(7);
+    snapshot.targets.truncate(1);
+    // The heap is at 16 to 32, a mapping at 40 to 51, libc at 100 to 101: areas of a process begin at the two gaps.
+    let pages = isotherm_core::RegionPages::default();
+    snapshot.targets[0].regions.retain(|region| region.range.start() != 16 * 4096);
+    snapshot.targets[0].regions.iter_mut().for_each(|region| region.pages = Some(pages));
+    let contents = isotherm_record::Contents { surveys: true, ..Default::default() };
+    let mut recorder = Recorder::create_with(&ours, &common::header(), contents).unwrap();
+    recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap();
+    recorder.finish().unwrap();
+    let notes = export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
+    assert!(notes[0].contains("no target has more than 1:"), "{notes:?}");
+
+    let json: Value = serde_json::from_slice(&std::fs::read(&damos).unwrap()).unwrap();
+    let page = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap() / 4096;
+    let regions = json[0]["snapshots"][0]["regions"].as_array().unwrap().iter();
+    let regions: Vec<_> = regions
+        .map(|region| {
+            (page(&region["start"]), page(&region["end"]), region["nr_accesses"]["samples"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(regions, [(16, 20, 0), (20, 32, 0), (40, 50, 20), (50, 51, 0), (100, 101, 7)]);
+}
+
+#[test]
+fn a_layout_with_a_version_is_refused_by_its_version() {
+    for name in ["damo_record_ver", "damo_reocrd_ver"] {
+        let file = json!({name: 1, "damo_records": {"damon_records": {"kdamonds": [], "record_list": []}}}).to_string();
+        for bytes in [file.clone().into_bytes(), compressed(file.as_bytes())] {
+            let error = imported_bytes(&bytes).unwrap_err().to_string();
+            assert!(error.contains("it has damo_record_ver 1, a layout that isotherm does not read"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn after_a_gap_a_rate_is_of_one_aggregation_only() {
+    // 20 of 20 samples in 100 ms, then nothing for 10 s, then one more aggregation. damo lets a snapshot begin at the
+    // end of the one before it.
+    let mut file = json!([record(json!(7), &[&[(0, 4096, 20, 3)], &[(0, 4096, 20, 4)]])]);
+    for start in [100_000_000_u64, 10_000_000_000] {
+        file[0]["snapshots"][1]["start_time"] = json!(start);
+        file[0]["snapshots"][1]["end_time"] = json!(10_100_000_000_u64);
+        for without_intervals in [false, true] {
+            let mut file = file.clone();
+            if without_intervals {
+                file[0]["intervals"] = Value::Null;
+            }
+            let (_, rows) = imported_json(&file).unwrap();
+            let ms = |time: Duration| time.as_millis();
+            let times: Vec<_> = rows.iter().map(|row| (ms(row.time), ms(row.aggregation), row.samples)).collect();
+            assert_eq!(times, [(100, 100, 20), (10_100, 100, 20)], "{start} {without_intervals}");
+        }
     }
 }

@@ -9,9 +9,9 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::Snapshot;
+use isotherm_core::{RegionPages, Snapshot};
 use isotherm_damo::{Format, export, import};
-use isotherm_record::{Recorder, Recording};
+use isotherm_record::{Contents, Recorder, Recording};
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
@@ -63,6 +63,44 @@ fn damo_reports_on_an_exported_file() {
         (&["record_info"][..], &["target_id: 7", "target_id: 9", "[400.000000 KiB, 404.000000 KiB)"][..]),
         (&["access", "--raw_form"], &["target_id: 9", "000000028000-000000032000 (  40.000 KiB)          20    20"]),
         (&["heatmap", "--output", "stdout", "--resol", "4", "8"], &["x-axis: space", "y-axis: time"]),
+    ] {
+        let arguments = [&["report"], report, &["--input", text(&path)]].concat();
+        let out = installed_or_skip!(with_damo(&arguments));
+        assert!(words.iter().all(|word| out.contains(word)), "{words:?} are not in what {report:?} says: {out}");
+    }
+}
+
+#[test]
+fn damo_reports_on_a_recording_with_surveys_and_tuned_intervals() {
+    let directory = tempfile::tempdir().unwrap();
+    let (recording, path) = (directory.path().join("a.rec"), directory.path().join("a.damo"));
+    let contents = Contents { surveys: true, ..Contents::default() };
+    let mut recorder = Recorder::create_with(&recording, &common::header(), contents).unwrap();
+    // Intervals that become longer, and one aggregation that ends early. Half of the heap and the first pages of libc
+    // are present.
+    let mut time = Duration::ZERO;
+    for i in 1..=30 {
+        let (length, samples) = if i == 12 { (40, 8) } else { (100 << (i / 8), 20) };
+        time += Duration::from_millis(length);
+        let mut snapshot =
+            Snapshot { time, aggregation: Duration::from_millis(length), samples, ..common::snapshot(7) };
+        snapshot.targets.truncate(1);
+        for region in &mut snapshot.targets[0].regions {
+            (region.nr_accesses, region.nr_samples) = (samples, samples);
+            region.pages = Some(RegionPages { present: region.range.size(), ..RegionPages::default() });
+        }
+        snapshot.targets[0].regions.remove(1);
+        recorder.write(&common::record_of(&snapshot, common::cost(i))).unwrap();
+    }
+    recorder.finish().unwrap();
+    assert!(export(&Recording::open(&recording).unwrap(), &path, Format::JsonCompressed).unwrap().is_empty());
+
+    // 4 pages of the heap, 10 of the mapping, and one of libc were accessed all the time.
+    for (report, words) in [
+        (&["wss"][..], &["# avr:\t60.000 KiB"][..]),
+        (&["nr_regions"], &["# target_id\t7", "# avr:\t5"]),
+        (&["heatmap", "--output", "stdout", "--resol", "4", "8"], &["# y-axis: time", "(11.540 s)"]),
+        (&["record_info"], &["(64.000 KiB)", "(44.000 KiB)", "(4.000 KiB)"]),
     ] {
         let arguments = [&["report"], report, &["--input", text(&path)]].concat();
         let out = installed_or_skip!(with_damo(&arguments));

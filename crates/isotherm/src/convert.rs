@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm_record::Recording;
 
-use crate::WrongCall;
 use crate::cli::Convert;
+use crate::{WrongCall, tell};
 
 /// A format, by the crate that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,11 @@ pub fn run(options: &Convert) -> Result<ExitCode> {
     let output = &options.output;
     match format(output) {
         Some(Format::Own(format)) => isotherm_record::convert(&recording, output, format)?,
-        Some(Format::Damo(format)) => isotherm_damo::export(&recording, output, format)?,
+        Some(Format::Damo(format)) => {
+            for note in isotherm_damo::export(&recording, output, format)? {
+                tell(format_args!("isotherm: {note}"));
+            }
+        }
         None => {
             let known = ".rec, .parquet, .csv, .json, .damo or .damo.json";
             let what =

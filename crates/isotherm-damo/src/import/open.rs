@@ -49,6 +49,9 @@ pub(super) fn records(path: &Path, max_memory: Option<u64>) -> Result<Vec<Record
     let bytes = file.metadata().map_err(open_error)?.len();
     let limits = Limits::new(bytes, max_memory);
     if is_zlib(start) {
+        if let Some(version) = version(&inflated(start)) {
+            return Err(ImportError::foreign(path, of_version(&version)));
+        }
         return parse(path, limits, ZlibDecoder::new(BufReader::new(file)), "if the file is damaged, use a good copy");
     }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -57,13 +60,41 @@ pub(super) fn records(path: &Path, max_memory: Option<u64>) -> Result<Vec<Record
     }
 }
 
+/// The beginning of what `start`, the beginning of a zlib stream, holds.
+fn inflated(start: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // The stream goes on after `start`, so reading ends with an error.
+    let _ = ZlibDecoder::new(start).take(START as u64).read_to_end(&mut bytes);
+    bytes
+}
+
+/// The version that a file names, if it is an object and not a list: damo has begun a layout with one.
+fn version(start: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(start);
+    // damo 3.4.3 reads the second name.
+    let rest = ["\"damo_record_ver\"", "\"damo_reocrd_ver\""].iter().find_map(|name| text.split_once(name))?.1;
+    let value = rest.trim_start().strip_prefix(':')?.trim_start();
+    let value = value.split([',', '}', '\n']).next()?.trim().trim_matches('"');
+    (text.trim_start().starts_with('{') && !value.is_empty()).then(|| value.to_owned())
+}
+
+fn of_version(version: &str) -> String {
+    format!(
+        "it has damo_record_ver {version}, a layout that isotherm does not read; give a list of records, as `damo \
+         record` of damo 1.9 to 3.4.3 writes it"
+    )
+}
+
 /// What a file is that does not begin with a list in JSON, and how to get one.
-fn what(start: &[u8]) -> &'static str {
+fn what(start: &[u8]) -> String {
     if let Some((_, what)) = KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
-        return what;
+        return (*what).into();
+    }
+    if let Some(version) = version(start) {
+        return of_version(&version);
     }
     let text = String::from_utf8_lossy(start);
-    if text.starts_with("{\"format\":") {
+    let what = if text.starts_with("{\"format\":") {
         "it looks like JSON that isotherm converted; give the file that damo wrote"
     } else if text.trim_start().starts_with('{') {
         "damo's JSON is a list, this is an object; give the file that `damo record` wrote"
@@ -71,7 +102,8 @@ fn what(start: &[u8]) -> &'static str {
         "it is text of perf script; convert it first with `damo convert_record_format --format json_compressed`"
     } else {
         "it does not begin with a list in JSON; give a file that `damo record` wrote, such as damon.data"
-    }
+    };
+    what.into()
 }
 
 /// Whether a zlib stream begins here: the method is deflate with a valid window, and the check of the header is right

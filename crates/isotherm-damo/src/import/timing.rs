@@ -24,6 +24,9 @@ pub(super) struct RecordTiming {
     pub(super) is_guess: bool,
     /// Whether each snapshot has its own intervals, because the kernel tunes them. It keeps the number of samples.
     is_tuned: bool,
+    /// Whether the sampling intervals of the snapshots are in nanoseconds, although their name says microseconds: so
+    /// damo 3.4.3 writes them.
+    are_ns: bool,
 }
 
 impl RecordTiming {
@@ -33,7 +36,7 @@ impl RecordTiming {
     /// What is wrong with the intervals.
     pub(super) fn of(record: &Record) -> Result<Self, String> {
         let Some(intervals) = &record.intervals else {
-            return Ok(Self { initial: guess(&record.snapshots), is_guess: true, is_tuned: false });
+            return Ok(Self { initial: guess(&record.snapshots), is_guess: true, is_tuned: false, are_ns: false });
         };
         let (sample, aggregation) = (intervals.sample_us.0, intervals.aggr_us.0);
         if sample == 0 || aggregation == 0 {
@@ -42,7 +45,17 @@ impl RecordTiming {
         let samples =
             u32::try_from(aggregation / sample).map_err(|_| "more than 2^32 samples in an aggregation")?.max(1);
         let initial = Timing { aggregation_ns: aggregation, samples };
-        Ok(Self { initial, is_guess: false, is_tuned: intervals.are_tuned() })
+        let mut snapshots = (0, 0);
+        for snapshot in &record.snapshots {
+            if let (Some(sample), Some(length)) = (snapshot.sample_interval_us, length(snapshot)) {
+                let aggregation = sample.0.saturating_mul(samples.into());
+                snapshots.0 += 1;
+                snapshots.1 += usize::from(nearest(length, [aggregation, aggregation / 1000]) != aggregation);
+            }
+        }
+        // After a gap, a snapshot is so long that the other unit fits it.
+        let are_ns = 2 * snapshots.1 > snapshots.0;
+        Ok(Self { initial, is_guess: false, is_tuned: intervals.are_tuned(), are_ns })
     }
 
     /// The intervals of one snapshot of the record.
@@ -52,12 +65,11 @@ impl RecordTiming {
             return self.initial;
         }
         let aggregation_ns = match (snapshot.sample_interval_us, length(snapshot)) {
-            (Some(sample), Some(length)) => {
-                let aggregation = sample.0.saturating_mul(samples.into());
-                // damo writes this interval in nanoseconds, though its name says microseconds.
-                nearest(length, [aggregation, aggregation / 1000])
+            (Some(sample), _) => {
+                let aggregation = sample.0.saturating_mul(samples.into()) / if self.are_ns { 1000 } else { 1 };
+                // The sampling interval was rounded to nanoseconds.
+                aggregation.saturating_add(500) / 1000 * 1000
             }
-            (Some(sample), None) => sample.0.saturating_mul(samples.into()) / 1000,
             // A snapshot is always a little longer than its aggregation.
             (None, Some(length)) if length.abs_diff(initial_ns) > initial_ns / 10 => length,
             (None, _) => initial_ns,
@@ -106,7 +118,8 @@ fn guess(snapshots: &[Snapshot]) -> Timing {
         Accesses::Percent(_) => None,
     });
     Timing {
-        aggregation_ns: lengths.get(lengths.len() / 2).copied().unwrap_or(AGGREGATION_NS),
+        // Of two in the middle, the longer one may be that of a gap.
+        aggregation_ns: lengths.get(lengths.len().saturating_sub(1) / 2).copied().unwrap_or(AGGREGATION_NS),
         samples: counts.max().unwrap_or(0).max(SAMPLES),
     }
 }
