@@ -48,6 +48,7 @@ mod procmap;
 pub mod scheduling;
 mod scratch;
 mod select;
+mod time_namespace;
 mod unix_sockets;
 mod unreadable;
 mod usage;
@@ -74,6 +75,7 @@ pub use process::{Process, TargetError, mapped_ranges, mapped_within, mappings_o
 pub use processes::{ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use select::{MOST_SELECTED, Selection, Selector};
+pub use time_namespace::{ClockOffsets, monotonic};
 pub use unix_sockets::{listening_names, peer_user};
 pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{

@@ -126,9 +126,3 @@ impl<T: 'static> Reports<T> {
         Ok(self.read.take())
     }
 }
-
-/// The time by `CLOCK_MONOTONIC`, as programs read it.
-pub(crate) fn monotonic() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::try_from(now).unwrap_or_default()
-}

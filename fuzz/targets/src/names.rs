@@ -56,7 +56,7 @@ pub fn container_names(data: &[u8]) {
 pub fn perf_map(data: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {
-        let map = isotherm_probes::stacks::PerfMap::parse(data.to_vec());
+        let map = isotherm_probes::stacks::PerfMap::parse(data);
         for address in [0, 1, 0x1000, 0x7f00_0000_0010, u64::MAX] {
             if let Some((name, offset)) = map.find(address) {
                 assert!(!name.is_empty() && offset <= address, "{name:?} {offset} {address}");
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_seeds_name_functions() {
         let found = perf_map_seeds().into_iter().zip([0x7f00_0000_0010, 0x1000, u64::MAX]).map(|(seed, address)| {
-            isotherm_probes::stacks::PerfMap::parse(seed).find(address).map(|(name, _)| name.into_owned())
+            isotherm_probes::stacks::PerfMap::parse(&seed).find(address).map(|(name, _)| name.into_owned())
         });
         let expected = ["LazyCompile:~main /srv/app.js:1", "again", "py::<module>:/srv/app.py"];
         assert_eq!(found.collect::<Vec<_>>(), expected.map(|name| Some(name.to_owned())));

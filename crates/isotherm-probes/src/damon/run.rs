@@ -1,10 +1,11 @@
 //! A run of the kernel's DAMON, from its claim to its removal.
 
+use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::{RegionSnapshot, chain};
+use isotherm_kernel::ClockOffsets;
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::assemble::Aggregation;
 use super::format::Format;
@@ -195,8 +196,7 @@ pub(super) fn trace(places: &DamonPaths) -> Result<Format, TraceError> {
     Ok(format)
 }
 
-/// The current time of the monotonic clock in nanoseconds, like [`Aggregation::time_ns`].
+/// The current time of the kernel's monotonic clock in nanoseconds, like [`Aggregation::time_ns`].
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    ClockOffsets::read(Path::new("/")).kernel_monotonic().as_nanos() as u64
 }

@@ -2,20 +2,21 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use framehop::x86_64::CacheX86_64;
 use isotherm_core::{Allocation, Allocations, CallStack, MappingCall, StackFrame, StackId, TargetId};
-use isotherm_kernel::since_boot;
+use isotherm_kernel::{ClockOffsets, monotonic, since_boot};
 
 use super::calls::Call;
 use super::modules::UnwindTables;
+use super::perf_map::{Stamp, stamp_of};
 use super::symbols::Symbols;
 use super::tracer::Calls;
 use super::unwind::Code;
 use super::{StackTracer, StacksError};
-use crate::watched::monotonic;
 
 /// The most stacks of a run. Calls with further ones have none.
 const MOST_STACKS: usize = 1 << 16;
@@ -30,6 +31,8 @@ pub struct StackCollector {
     calls: Calls,
     /// The time by `CLOCK_MONOTONIC` at which the run started.
     start: Duration,
+    /// The calls have the kernel's times.
+    offsets: ClockOffsets,
     tables: UnwindTables,
     cache: CacheX86_64,
     symbols: Symbols,
@@ -43,8 +46,9 @@ pub struct StackCollector {
 /// A process that has made calls.
 struct Traced {
     code: Code,
-    /// Stacks by the addresses of their calls.
-    known: HashMap<Box<[u64]>, StackId>,
+    /// Stacks by the addresses of their calls. One with functions that the process has made itself is known as long as
+    /// its file of names stays as it was: code addresses are used again.
+    known: HashMap<Box<[u64]>, (StackId, Option<Stamp>)>,
 }
 
 impl fmt::Debug for StackCollector {
@@ -64,6 +68,7 @@ impl StackCollector {
             tracer,
             calls,
             start: monotonic(),
+            offsets: ClockOffsets::read(Path::new("/")),
             tables: UnwindTables::default(),
             cache: CacheX86_64::new(),
             symbols: Symbols::new(),
@@ -87,9 +92,9 @@ impl StackCollector {
         let calls = self.calls.next(within)?;
         let mut batch = Allocations { time: monotonic().saturating_sub(self.start), ..Allocations::default() };
         for call in calls {
-            let target = TargetId::process(call.pid, whole_ticks(call.started));
+            let target = TargetId::process(call.pid, whole_ticks(self.offsets.since_boot(call.started)));
             let stack = self.stack(target, &call, &mut batch.stacks);
-            let time = call.time.saturating_sub(self.start);
+            let time = self.offsets.monotonic(call.time).saturating_sub(self.start);
             batch.calls.push(Allocation { time, target, call: call.call, range: call.range, stack });
         }
         let lost = self.tracer.lost();
@@ -113,7 +118,9 @@ impl StackCollector {
         let read = |tables: &mut UnwindTables| Traced { code: Code::read(call.pid, tables), known: HashMap::new() };
         let traced = self.processes.entry(target).or_insert_with(|| read(&mut self.tables));
         let mut addresses = traced.code.unwind(call, &mut self.cache);
-        if let Some(known) = traced.known.get(&addresses[..]) {
+        if let Some((known, made)) = traced.known.get(&addresses[..])
+            && (made.is_none() || *made == stamp_of(call.pid))
+        {
             return Some(*known);
         }
         // New code may have been loaded since the code was read.
@@ -121,12 +128,13 @@ impl StackCollector {
             *traced = read(&mut self.tables);
             addresses = traced.code.unwind(call, &mut self.cache);
         }
-        let frames = self.symbols.frames(call.pid, &traced.code, &addresses);
+        let made = stamp_of(call.pid);
+        let (frames, any_made) = self.symbols.frames(call.pid, &traced.code, &addresses);
         let id = number(&mut self.stacks, frames, new)?;
         if traced.known.len() >= MOST_KNOWN {
             traced.known.clear();
         }
-        traced.known.insert(addresses.into(), id);
+        traced.known.insert(addresses.into(), (id, made.filter(|_| any_made)));
         Some(id)
     }
 }

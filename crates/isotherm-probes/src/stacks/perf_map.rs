@@ -5,68 +5,92 @@
 //! not mapped. A line that cannot be parsed is skipped; only the name in that line is lost.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{fs, io};
 
 use isotherm_core::{LONGEST_NAME, start_of};
-use isotherm_input::{Input, InputError};
+use isotherm_input::Input;
 use isotherm_kernel::inner_pid;
 
-/// A longer file is not read, in bytes.
+/// The longest part of a file that is read, in bytes.
 const LONGEST: u64 = 64 << 20;
 
+/// A file goes on as it was if the last bytes that were read are still there, up to this many.
+const COMPARED: usize = 256;
+
 /// If a file has more functions, the first ones are taken.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 18;
 
 /// The functions of a process that it has made itself.
 #[derive(Debug, Default)]
 pub struct PerfMap {
     text: Vec<u8>,
-    /// In the order of their starts, each of which is there once.
-    functions: Vec<Function>,
+    /// How much of the text is lines that were taken in. The last line may be written at this moment.
+    taken: usize,
+    /// By their starts. No two have an address in common.
+    functions: BTreeMap<u64, Function>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Function {
-    start: u64,
-    size: u64,
+    /// Its last address.
+    last: u64,
     /// Where its name is in the text.
     name: (u32, u32),
 }
 
 impl PerfMap {
-    /// The functions that a text names: one in each line, as `START SIZE NAME` with hexadecimal numbers. Of several at
-    /// one address, the last is there: memory is used again.
-    pub fn parse(text: Vec<u8>) -> Self {
-        let mut functions = Vec::new();
-        let mut at = 0;
-        for line in text.split(|byte| matches!(byte, b'\n' | b'\r')) {
-            if let Some((start, size, name)) = parts(line) {
-                let from = at + line.len() - name.len();
-                let place = u32::try_from(from).ok().zip(u32::try_from(name.len()).ok());
-                functions.extend(place.map(|name| Function { start, size, name }));
+    /// The functions that a text names: one in each line, as `START SIZE NAME` with hexadecimal numbers.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut map = Self::default();
+        map.extend(text);
+        map
+    }
+
+    /// Adds the functions that `more`, which follows what was read before, names.
+    fn extend(&mut self, more: &[u8]) {
+        self.text.extend_from_slice(more);
+        let text = std::mem::take(&mut self.text);
+        let mut at = self.taken;
+        for line in text[at..].split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let ended = line.strip_suffix(b"\n").or(line.strip_suffix(b"\r"));
+            let content = ended.unwrap_or(line);
+            if let Some((start, size, name)) = parts(content) {
+                let from = u32::try_from(at + content.len() - name.len()).ok();
+                let name = from.zip(u32::try_from(name.len()).ok());
+                name.into_iter().for_each(|name| self.insert(start, start.saturating_add(size - 1), name));
             }
-            if functions.len() == MOST {
-                break;
+            at += line.len();
+            if ended.is_some() {
+                self.taken = at;
             }
-            at += line.len() + 1;
         }
-        // The last comes first among equals.
-        functions.reverse();
-        functions.sort_by_key(|function| function.start);
-        functions.dedup_by_key(|function| function.start);
-        Self { text, functions }
+        self.text = text;
+    }
+
+    /// Adds a function. An older one that has an address in common with it is gone: memory is used again.
+    fn insert(&mut self, start: u64, last: u64, name: (u32, u32)) {
+        while let Some((&older, function)) = self.functions.range(..=last).next_back()
+            && function.last >= start
+        {
+            self.functions.remove(&older);
+        }
+        if self.functions.len() < MOST {
+            self.functions.insert(start, Function { last, name });
+        }
     }
 
     /// The name of the function at an address, and how far from its start that is. Of a name of more than 4,096 bytes,
     /// the start and `…` are kept.
     pub fn find(&self, address: u64) -> Option<(Cow<'_, str>, u64)> {
-        let after = self.functions.partition_point(|function| function.start <= address);
-        let function = self.functions[..after].last()?;
-        let offset = address - function.start;
+        let (start, function) = self.functions.range(..=address).next_back()?;
         let (from, length) = (function.name.0 as usize, function.name.1 as usize);
-        (offset < function.size).then(|| (start_of(&self.text[from..from + length], LONGEST_NAME), offset))
+        let name = &self.text[from..from + length];
+        (address <= function.last).then(|| (start_of(name, LONGEST_NAME), address - start))
     }
 }
 
@@ -88,7 +112,12 @@ pub(super) struct PerfMapFile {
 }
 
 /// What changes when a file does: its inode, its length and the time of its last change.
-type Stamp = (u64, u64, SystemTime);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: SystemTime,
+}
 
 impl PerfMapFile {
     pub(super) fn pid(&self) -> u32 {
@@ -100,17 +129,28 @@ impl PerfMapFile {
         Self { pid, stamp: None, map: PerfMap::default() }
     }
 
-    /// The functions in it now. None if there is no such file, or if it cannot be read.
+    /// The functions in it now. None if there is no such file, or if it cannot be read. Compilers append to the file, so
+    /// only the end is read of a file that goes on as it was.
     pub(super) fn read(&mut self) -> &PerfMap {
         let path = path(self.pid);
         // Other kinds of files are passed over: the process chooses what is there.
-        let stamp = stamp(&path).ok();
+        let stamp = stamp(&path);
         if stamp != self.stamp {
-            let text = if stamp.is_some() { read(&path).unwrap_or_default() } else { Vec::new() };
-            (self.stamp, self.map) = (stamp, PerfMap::parse(text));
+            let kept = self.map.text.len().saturating_sub(COMPARED);
+            let read = |from: usize| stamp.and_then(|_| read(&path, from as u64).ok()).unwrap_or_default();
+            match read(kept).strip_prefix(&self.map.text[kept..]) {
+                Some(more) => self.map.extend(more),
+                None => self.map = PerfMap::parse(&read(0)),
+            }
+            self.stamp = stamp;
         }
         &self.map
     }
+}
+
+/// What the file of process `pid` is like now. `None` if it has none.
+pub(super) fn stamp_of(pid: u32) -> Option<Stamp> {
+    stamp(&path(pid))
 }
 
 fn path(pid: u32) -> PathBuf {
@@ -118,16 +158,18 @@ fn path(pid: u32) -> PathBuf {
     format!("/proc/{pid}/root/tmp/perf-{id}.map").into()
 }
 
-fn stamp(path: &Path) -> io::Result<Stamp> {
-    let file = fs::symlink_metadata(path)?;
-    if !file.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok((std::os::unix::fs::MetadataExt::ino(&file), file.len(), file.modified()?))
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some(Stamp { inode: file.ino(), length: file.len(), modified: file.modified().ok()? })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, InputError> {
-    Input::new(path).limited_to(LONGEST).bytes()
+/// Reads a file from there on, up to the longest length.
+fn read(path: &Path, from: u64) -> io::Result<Vec<u8>> {
+    let mut file = Input::new(path).open().map_err(io::Error::other)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST.saturating_sub(from)).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -136,7 +178,7 @@ mod tests {
     use super::*;
 
     fn found(text: &[u8], address: u64) -> Option<(String, u64)> {
-        PerfMap::parse(text.to_vec()).find(address).map(|(name, offset)| (name.into_owned(), offset))
+        PerfMap::parse(text).find(address).map(|(name, offset)| (name.into_owned(), offset))
     }
 
     #[test]
@@ -160,13 +202,32 @@ mod tests {
     }
 
     #[test]
+    fn what_lay_at_addresses_that_are_used_again_is_gone() {
+        let text = b"1000 400 large\n2000 10 first\n2010 10 second\n1200 20 inside\n1ff0 18 across\n";
+        assert_eq!(found(text, 0x1210), Some(("inside".into(), 0x10)));
+        assert_eq!(found(text, 0x1ff8), Some(("across".into(), 8)));
+        assert_eq!(found(text, 0x2010), Some(("second".into(), 0)));
+        assert_eq!([0x1000, 0x1300, 0x200c].map(|address| found(text, address)), [const { None }; 3]);
+    }
+
+    #[test]
+    fn what_is_appended_to_a_file_is_added_also_within_a_line() {
+        let mut map = PerfMap::default();
+        map.extend(b"1000 10 first\n2000 10 sec");
+        assert_eq!(map.find(0x2000).unwrap().0, "sec");
+        map.extend(b"ond\n1000 8 third\n");
+        let names = [0x1000, 0x1008, 0x2000].map(|address| map.find(address).map(|(name, _)| name.into_owned()));
+        assert_eq!(names, [Some("third".into()), None, Some("second".into())]);
+    }
+
+    #[test]
     fn what_is_taken_of_a_file_has_a_bound() {
         let mut text = b"1 1 ".to_vec();
         text.resize(1 << 20, b'n');
         let (name, _) = found(&text, 1).unwrap();
         assert!(name.len() == LONGEST_NAME + "…".len() && name.ends_with('…'), "{}", name.len());
-        let many = (1..=MOST as u64 + 9).flat_map(|at| format!("{at:x} 1 f\n").into_bytes()).collect();
-        let map = PerfMap::parse(many);
+        let many: Vec<u8> = (1..=MOST as u64 + 9).flat_map(|at| format!("{at:x} 1 f\n").into_bytes()).collect();
+        let map = PerfMap::parse(&many);
         assert_eq!((map.functions.len(), map.find(MOST as u64 + 1)), (MOST, None));
     }
 

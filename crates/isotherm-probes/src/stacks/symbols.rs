@@ -26,8 +26,9 @@ impl Symbols {
         Self { symbolizer, perf_maps: Vec::new() }
     }
 
-    /// The functions at these addresses of process `pid`.
-    pub(super) fn frames(&mut self, pid: u32, code: &Code, addresses: &[u64]) -> Arc<[StackFrame]> {
+    /// The functions at these addresses of process `pid`, and whether the process has made some of them itself: then
+    /// other functions may be there later.
+    pub(super) fn frames(&mut self, pid: u32, code: &Code, addresses: &[u64]) -> (Arc<[StackFrame]>, bool) {
         let mut process = Process::new(Pid::from(pid));
         (process.debug_syms, process.perf_map) = (false, false);
         let found = self.symbolizer.symbolize(&Source::Process(process), Input::AbsAddr(addresses));
@@ -37,7 +38,8 @@ impl Symbols {
             addresses.iter().zip(names).map(|(&address, found)| frame(address, code, found)).collect();
         let is_made = |address: u64| code.mapping_at(address).is_none_or(|mapping| mapping.file.is_none());
         let nameless = |(frame, address): &(&StackFrame, &u64)| frame.function.is_none() && is_made(**address);
-        if frames.iter().zip(addresses).any(|of| nameless(&of)) {
+        let any_made = frames.iter().zip(addresses).any(|of| nameless(&of));
+        if any_made {
             let perf_map = perf_map_of(&mut self.perf_maps, pid);
             for (frame, &address) in frames.iter_mut().zip(addresses).filter(|(frame, at)| nameless(&(frame, at))) {
                 if let Some((name, offset)) = perf_map.find(address) {
@@ -45,7 +47,7 @@ impl Symbols {
                 }
             }
         }
-        frames.into()
+        (frames.into(), any_made)
     }
 }
 
