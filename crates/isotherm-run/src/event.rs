@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::scheme::{Returns, Scheme};
 use isotherm_core::{Allocations, Attributes, Pace};
@@ -43,6 +44,52 @@ pub enum Event {
     Missed(Missed),
     /// The run is over. No event follows.
     End(EndReason),
+}
+
+impl Event {
+    /// When it happened, since the start of the run, if it has a time.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        match self {
+            Self::Snapshot(record) => Some(record.snapshot.time),
+            Self::Survey(record) => Some(record.survey.time),
+            Self::Activity(activity) => Some(activity.time),
+            Self::Mark(mark) => Some(mark.time),
+            Self::Allocations(batch) => Some(batch.time),
+            Self::Targets(_)
+            | Self::Attributes(_)
+            | Self::Schemes(_)
+            | Self::Pace { .. }
+            | Self::Notice(_)
+            | Self::Missed(_)
+            | Self::End(_) => None,
+        }
+    }
+
+    /// Calls `change` with each time since the start of the run that it has.
+    pub(crate) fn each_time(&mut self, mut change: impl FnMut(&mut Duration)) {
+        match self {
+            Self::Snapshot(record) => change(&mut Arc::make_mut(record).snapshot.time),
+            Self::Survey(record) => change(&mut Arc::make_mut(record).survey.time),
+            Self::Activity(activity) => {
+                let activity = Arc::make_mut(activity);
+                change(&mut activity.time);
+                activity.schemes.iter_mut().for_each(|report| change(&mut report.last.time));
+            }
+            Self::Mark(mark) => change(&mut mark.time),
+            Self::Allocations(batch) => {
+                let batch = Arc::make_mut(batch);
+                change(&mut batch.time);
+                batch.calls.iter_mut().for_each(|call| change(&mut call.time));
+            }
+            Self::Targets(_)
+            | Self::Attributes(_)
+            | Self::Schemes(_)
+            | Self::Pace { .. }
+            | Self::Notice(_)
+            | Self::Missed(_)
+            | Self::End(_) => {}
+        }
+    }
 }
 
 /// A message to the user of a run.

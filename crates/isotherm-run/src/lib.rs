@@ -44,6 +44,7 @@ mod session;
 mod source;
 mod stacks;
 mod survey;
+mod suspended;
 mod targets;
 pub mod tiering;
 mod usage;

@@ -90,6 +90,7 @@ impl Outlet {
     /// Says that the run goes by the clock, and began at `start`. Returns when it is over.
     pub(crate) fn begin(&self, start: Instant) -> Option<Instant> {
         let delivery = self.delivery.clone();
+        delivery.suspensions().begin();
         self.control.marks.start(start, move |mark| delivery.send(Event::Mark(mark)));
         self.duration.and_then(|duration| start.checked_add(duration))
     }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use isotherm_core::BoxError;
 
 use crate::pace::{HelperCpu, HelperThread};
+use crate::suspended::Suspensions;
 use crate::{Control, Event, RunError};
 use queue::{CAPACITY, Queue};
 
@@ -97,7 +98,8 @@ impl Sinks {
 
     /// Starts a thread for each sink. A sink that fails stops the run by `control`.
     pub(crate) fn start(self, overflow: Overflow, control: &Control) -> Result<(Delivery, SinkThreads), RunError> {
-        let delivery = Delivery { queues: self.queues.into(), overflow, helpers: self.helpers };
+        let suspensions = Suspensions::default();
+        let delivery = Delivery { queues: self.queues.into(), overflow, helpers: self.helpers, suspensions };
         let mut threads = SinkThreads { delivery: delivery.clone(), threads: Vec::new() };
         for (name, mut sink, queue) in self.named {
             let control = control.clone();
@@ -128,9 +130,15 @@ pub(crate) struct Delivery {
     queues: Arc<[Arc<Queue>]>,
     overflow: Overflow,
     helpers: HelperCpu,
+    suspensions: Suspensions,
 }
 
 impl Delivery {
+    /// Moves the times of events.
+    pub(crate) fn suspensions(&self) -> &Suspensions {
+        &self.suspensions
+    }
+
     /// What the threads of the sinks cost.
     pub(crate) fn helpers(&self) -> &HelperCpu {
         &self.helpers
@@ -138,8 +146,11 @@ impl Delivery {
 
     /// Hands over an event. Never waits for a sink unless the source has no clock to keep to.
     pub(crate) fn send(&self, event: Event) {
-        for queue in self.queues.iter() {
-            queue.push(event.clone(), self.overflow);
+        let (mark, event) = self.suspensions.place(event);
+        for event in mark.map(Event::Mark).into_iter().chain([event]) {
+            for queue in self.queues.iter() {
+                queue.push(event.clone(), self.overflow);
+            }
         }
     }
 

@@ -264,7 +264,8 @@ impl Sink for Forward {
         let unobservable = snapshot.targets.iter().map(|target| target.unobservable_bytes(snapshot.samples));
         let cost = Cost {
             rounds: snapshot.rounds,
-            late_rounds: self.late_rounds.take(),
+            // Only the kernel's DAMON loses aggregations without a late round.
+            late_rounds: self.late_rounds.take().max(u32::from(snapshot.rounds / 2 >= snapshot.samples)),
             sampled_rounds: Some(snapshot.sampled_rounds),
             reads: snapshot.reads,
             max_reads: snapshot.max_reads,
