@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use isotherm_core::AccessProbe;
 
+use crate::survey::{clear, counts, survey};
 use crate::target::Target;
 use crate::watch::*;
 
@@ -81,6 +82,29 @@ fn a_huge_page_mapped_by_small_entries_is_not_split() {
         assert_eq!(folios(&target) as u64, SIZE / PAGE);
     }
     assert!(nearly_all(right, 10 * samples.len()), "{right} of 10 times {} are right", samples.len());
+}
+
+#[test]
+fn each_page_of_a_large_folio_that_is_mapped_page_by_page_has_an_accessed_bit_of_its_own() {
+    let (mut probe, mut target, start) = or_skip!(huge());
+    if !probe.clears_large_folios() {
+        return isotherm_testing::skip("this kernel splits large folios to clear them, so that they are not observed");
+    }
+    (0..SIZE).step_by(2 << 20).for_each(|page| {
+        target.request(&format!("protect {} {PAGE}", start + page + PAGE));
+        target.request(&format!("unprotect {} {PAGE}", start + page + PAGE));
+    });
+    update(&mut probe, &[&target]);
+    let samples = pages(&target, start, SIZE);
+    probe.clear(&samples).unwrap();
+    let used: Vec<u64> = (0..SIZE).step_by(2 << 20).map(|page| start + page + 77 * PAGE).collect();
+    used.iter().for_each(|&page| target.write(page, PAGE));
+    let answers = read(&mut probe, &samples);
+    let accessed =
+        samples.iter().zip(&answers).filter(|(_, answer)| **answer == Accessed).map(|(sample, _)| sample.addr);
+    let accessed: Vec<u64> = accessed.collect();
+    // The kernel's DAMON, if it runs, may clear one in between.
+    assert!(accessed.iter().all(|page| used.contains(page)) && accessed.len() + 2 >= used.len(), "{accessed:x?}");
 }
 
 #[test]
@@ -166,11 +190,19 @@ fn pages_of_hugetlbfs_are_unobservable() {
     if free < 2 {
         return isotherm_testing::skip("hugetlbfs has no free pages (see /proc/sys/vm/nr_hugepages)");
     }
-    let mut target = Target::start();
-    let start = target.map("hugetlb", 4 * MIB);
-    target.write(start, 4 * MIB);
-    update(&mut probe, &[&target]);
-    let samples = pages(&target, start, 4 * MIB);
-    probe.clear(&samples).unwrap();
-    assert_eq!(count(&read(&mut probe, &samples), Unobservable), samples.len());
+    for kind in ["hugetlb", "shared-hugetlb"] {
+        let mut target = Target::start();
+        let start = target.map(kind, 4 * MIB);
+        target.write(start, 4 * MIB);
+        update(&mut probe, &[&target]);
+        let samples = pages(&target, start, 4 * MIB);
+        probe.clear(&samples).unwrap();
+        assert_eq!(count(&read(&mut probe, &samples), Unobservable), samples.len(), "{kind}");
+
+        // A survey knows it once it was to clear them.
+        let blocks = survey(&mut probe, &target);
+        clear(&mut probe, &target, &blocks, start..start + 4 * MIB);
+        let (present, _, unobservable) = counts(&survey(&mut probe, &target), start..start + 4 * MIB);
+        assert_eq!((present, unobservable), (1024, 1024), "{kind}");
+    }
 }

@@ -5,6 +5,9 @@
 
 #![allow(unsafe_code, reason = "the process maps memory at fixed addresses, and forks")]
 
+#[path = "make_markers.rs"]
+mod make_markers;
+
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -80,6 +83,9 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "reserve" => reserve(words[1], number(2)),
         "stripe" => Ok(stripe(number(1), number(2))),
         "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
+        // SAFETY: the range is memory that `map` returned. The advice changes no content.
+        "merge" => unsafe { madvise(number(1) as *mut _, number(2), Advice::LinuxMergeable).map(|()| 0) },
+        "marker" => Ok(make_markers::make(words[1], number(2), number(3))),
         "churn" => Ok(churn()),
         "exec" => panic!("exec failed: {}", exec()),
         _ => panic!("unknown command: {command}"),
@@ -95,7 +101,7 @@ fn protect(start: usize, size: usize, access: MprotectFlags) -> rustix::io::Resu
 fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
     const BORDER: usize = 2 << 20;
     let (kind, path) = kind.split_once(':').unwrap_or((kind, ""));
-    let flags = if kind == "shared" { MapFlags::SHARED } else { MapFlags::PRIVATE };
+    let flags = if kind.starts_with("shared") { MapFlags::SHARED } else { MapFlags::PRIVATE };
     let read_write = ProtFlags::READ | ProtFlags::WRITE;
     // The mapping is larger than needed. The rest stays inaccessible, so that the kernel does not merge mappings.
     // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping.
@@ -111,7 +117,7 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
                 let file = OpenOptions::new().read(true).open(path).unwrap();
                 mmap(start, size, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file.as_fd(), 0)?;
             }
-            "hugetlb" => {
+            "hugetlb" | "shared-hugetlb" => {
                 mmap_anonymous(start, size, read_write, flags | MapFlags::FIXED | MapFlags::HUGETLB)?;
             }
             _ => {
