@@ -33,6 +33,8 @@ pub struct IdleTally {
     pub unobservable: u64,
     /// Bytes locked in memory. They are in none of the other sums.
     pub unevictable: u64,
+    /// Bytes that processes have freed lazily (`MADV_FREE`) and not used since. They are in none of the other sums.
+    pub lazily_freed: u64,
     /// Idle bytes by the number of intervals: for exactly one, for two, and so on.
     by_intervals: Vec<u64>,
 }
@@ -61,14 +63,14 @@ impl IdleTally {
         self.by_intervals[intervals - 1] += bytes;
     }
 
-    /// The sum of accessed, idle and unobservable bytes. Locked memory is left out.
+    /// The sum of accessed, idle and unobservable bytes. Locked and lazily freed memory is left out.
     pub fn size(&self) -> u64 {
         self.accessed + self.idle + self.unobservable
     }
 
-    /// Whether all sums are zero, that of locked memory included.
+    /// Whether all sums are zero, those of locked and lazily freed memory included.
     pub fn is_empty(&self) -> bool {
-        self.size() + self.unevictable == 0
+        self.size() + self.unevictable + self.lazily_freed == 0
     }
 
     /// The bytes that have been idle for exactly one interval, for exactly two, and so on. Their sum is
@@ -84,6 +86,7 @@ impl AddAssign<&Self> for IdleTally {
         self.idle += other.idle;
         self.unobservable += other.unobservable;
         self.unevictable += other.unevictable;
+        self.lazily_freed += other.lazily_freed;
         for (before, &bytes) in other.by_intervals.iter().enumerate() {
             self.add_idle(before + 1, bytes);
         }

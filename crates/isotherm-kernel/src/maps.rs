@@ -298,6 +298,8 @@ pub struct MappingUse {
     pub referenced: u64,
     /// Bytes in swap.
     pub swapped: u64,
+    /// Of the resident bytes, those that the process has freed lazily (`MADV_FREE`) and not written since.
+    pub lazily_freed: u64,
     /// Bytes of hugetlbfs.
     pub hugetlb: u64,
     /// Whether it is locked in memory (`mlock(2)`).
@@ -318,6 +320,7 @@ pub fn read_mapping_uses(file: impl Read) -> io::Result<Vec<MappingUse>> {
             resident: 0,
             referenced: 0,
             swapped: 0,
+            lazily_freed: 0,
             hugetlb: 0,
             locked: false,
             uncounted: false,
@@ -326,6 +329,7 @@ pub fn read_mapping_uses(file: impl Read) -> io::Result<Vec<MappingUse>> {
             "Rss" => last.resident = bytes,
             "Referenced" => last.referenced = bytes,
             "Swap" => last.swapped = bytes,
+            "LazyFree" => last.lazily_freed = bytes,
             "Shared_Hugetlb" | "Private_Hugetlb" => last.hugetlb += bytes,
             _ => {}
         },
@@ -465,13 +469,14 @@ mod tests {
     #[test]
     fn the_memory_of_a_mapping_comes_from_its_figures_and_flags() {
         let text =
-            b"1000-5000 rw-p 00000000 00:00 0 /\xff\nSize: 16 kB\nRss:    12 kB\nReferenced:   4 kB\nSwap: 8 kB\n\
+            b"1000-5000 rw-p 00000000 00:00 0 /\xff\nSize: 16 kB\nRss:    12 kB\nReferenced:   4 kB\nSwap: 8 kB\nLazyFree: 4 kB\n\
                      THPeligible:    0\nVmFlags: rd wr lo sd\n\
                      ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\nRss: 4 kB\nVmFlags: ht\n";
         let uses = read_mapping_uses(&text[..]).unwrap();
         let range = AddrRange::new(0x1000, 0x5000).unwrap();
         let (resident, referenced, swapped) = (12 << 10, 4 << 10, 8 << 10);
-        let expected = MappingUse { range, resident, referenced, swapped, hugetlb: 0, locked: true, uncounted: false };
+        let (lazily_freed, hugetlb, locked, uncounted) = (4 << 10, 0, true, false);
+        let expected = MappingUse { range, resident, referenced, swapped, lazily_freed, hugetlb, locked, uncounted };
         assert_eq!(uses, [expected]);
     }
 }

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use isotherm_core::survey::{MappingRead, MappingSurvey};
+use isotherm_core::survey::{Kinds, MappingRead, MappingSurvey, Unseen};
 use isotherm_core::{
     AccessProbe, AddrRange, BoxError, Granularity, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
 };
@@ -255,7 +255,8 @@ impl MappingSurvey for RefsProbe {
             let is_there = matches!(target.state, State::Failed);
             return Ok(if is_there { target.surveyed.iter().map(unobserved).collect() } else { Vec::new() });
         };
-        let read = maps.iter().map(read).filter(|read| read.present > 0 || read.swapped > Some(0));
+        let read =
+            maps.iter().map(read).filter(|read| read.present + read.kinds.lazily_freed > 0 || read.swapped > Some(0));
         let read: Vec<MappingRead> = read.collect();
         self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
         target.surveyed.clone_from(&read);
@@ -265,11 +266,16 @@ impl MappingSurvey for RefsProbe {
 
 /// What `smaps` says about the memory of a mapping.
 fn read(map: &MappingUse) -> MappingRead {
+    // Of the freed pages, some may have been read since.
+    let lazily_freed = map.lazily_freed.min(map.resident - map.referenced.min(map.resident));
+    let mut kinds = Kinds { lazily_freed, ..Kinds::default() };
+    kinds.unseen[Unseen::Hugetlb] = map.hugetlb;
     MappingRead {
+        kinds,
         range: map.range,
         // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
-        present: map.resident + map.hugetlb,
-        accessed: map.referenced.min(map.resident),
+        present: map.resident + map.hugetlb - lazily_freed,
+        accessed: map.referenced.min(map.resident - lazily_freed),
         unobservable: map.hugetlb,
         // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux
         // Documentation/filesystems/proc.rst).
@@ -332,4 +338,21 @@ fn open(pid: u32, name: &str) -> Result<File, RefsError> {
 
 fn path(pid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{name}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_core::AddrRange;
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_has_its_lazily_freed_bytes_apart() {
+        let smaps = b"1000000-2000000 rw-p 00000000 00:00 0 \nRss: 8192 kB\nReferenced: 2048 kB\nLazyFree: 4096 kB\n";
+        let maps = read_mapping_uses(&smaps[..]).unwrap();
+        let found = read(&maps[0]);
+        assert_eq!(Some(found.range), AddrRange::new(0x100_0000, 0x200_0000));
+        assert_eq!((found.present, found.accessed, found.kinds.lazily_freed), (4 << 20, 2 << 20, 4 << 20));
+    }
 }

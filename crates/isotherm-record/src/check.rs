@@ -51,7 +51,12 @@ pub(crate) fn nodes(by_node: &[NodeSums]) -> Result<(), &'static str> {
 const MORE_THAN_ALL: &str = "a part of a survey's present bytes is more than all of them";
 
 /// Checks that no part of the present bytes is larger than all of them.
-fn parts(PageSums { present, touched, unobservable, unknown, within, .. }: &PageSums) -> Result<(), &'static str> {
+fn parts(
+    PageSums { present, touched, unobservable, unknown, within, kinds, .. }: &PageSums,
+) -> Result<(), &'static str> {
+    if kinds.unseen.sum() > *unobservable {
+        return Err("a survey has more unobservable bytes by reason than in all");
+    }
     let is_more = |bytes: &u64| bytes > present;
     if [touched, unobservable, unknown].into_iter().chain(within).any(is_more) { Err(MORE_THAN_ALL) } else { Ok(()) }
 }
@@ -63,11 +68,11 @@ pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
     }
     for found in &target.by_mapping {
         let mapping = target.mappings.get(found.mapping as usize).ok_or("a survey has a mapping that is not there")?;
-        let PageSums { present, swapped, .. } = found.sums;
+        let PageSums { present, swapped, kinds, .. } = found.sums;
         if present > mapping.range.size() {
             return Err("a survey has more present bytes in a mapping than its size");
         }
-        if swapped.unwrap_or(0) > mapping.range.size() - present {
+        if swapped.unwrap_or(0).saturating_add(kinds.lazily_freed) > mapping.range.size() - present {
             return Err("a survey has more bytes of a mapping in memory and in swap than its size");
         }
         parts(&found.sums)?;

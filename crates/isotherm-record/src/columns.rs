@@ -404,10 +404,34 @@ table! {
         "unknown_bytes" => unknown_bytes: u64,
         /// bytes in swap; null if the survey does not know, and in older recordings
         "swapped_bytes" => swapped_bytes: Option<u64>,
+        /// bytes by kind; null in older recordings
+        "kinds" => kinds: Option<Kinds>,
         /// bytes that were accessed within each of `windows_ns` before the survey
         "within_bytes" => within_bytes: Vec<u64>,
         /// the memory on each NUMA node, in the order of the nodes; null as `nodes` of the survey
         "nodes" => nodes: Option<Vec<OnNode>>,
+    }
+}
+
+table! {
+    /// Bytes by kind, as a survey found them.
+    struct Kinds, KindsBuilder, KindsReader {
+        /// bytes that the process has freed lazily (`MADV_FREE`) and not used since; not among the present ones
+        "lazily_freed_bytes" => lazily_freed_bytes: u64,
+        /// of the unobservable bytes, those that are locked in memory
+        "locked_bytes" => locked_bytes: u64,
+        /// of the unobservable bytes, those that several processes map
+        "shared_bytes" => shared_bytes: u64,
+        /// of the unobservable bytes, memory of guests of KVM
+        "guest_bytes" => guest_bytes: u64,
+        /// of the unobservable bytes, memory that devices access (VFIO, RDMA)
+        "device_bytes" => device_bytes: u64,
+        /// of the unobservable bytes, buffers that are registered with io_uring
+        "io_uring_bytes" => io_uring_bytes: u64,
+        /// of the unobservable bytes, memory of hugetlbfs
+        "hugetlb_bytes" => hugetlb_bytes: u64,
+        /// of the unobservable bytes, those that are unobservable for any other reason
+        "other_bytes" => other_bytes: u64,
     }
 }
 
@@ -445,6 +469,8 @@ table! {
         "unknown_bytes" => unknown_bytes: u64,
         /// bytes in swap; null if the survey does not know, and in older recordings
         "swapped_bytes" => swapped_bytes: Option<u64>,
+        /// bytes by kind; null in older recordings
+        "kinds" => kinds: Option<Kinds>,
         /// bytes that were accessed within each of `windows_ns` before the survey; a window that goes back to before
         /// the first survey counts what was accessed since then
         "within_bytes" => within_bytes: Vec<u64>,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS,
+    BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, Unseen,
+    WINDOWS,
 };
 use isotherm_core::{Mapping, NodeId, TargetId};
 
@@ -23,6 +24,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         unobservable_bytes: sums.unobservable,
         unknown_bytes: sums.unknown,
         swapped_bytes: sums.swapped,
+        kinds: Some(kinds_column(&sums.kinds)),
         within_bytes: sums.within.to_vec(),
         nodes: nodes_column(&survey.by_node),
     });
@@ -33,6 +35,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         unobservable_bytes: sums.unobservable,
         unknown_bytes: sums.unknown,
         swapped_bytes: sums.swapped,
+        kinds: Some(kinds_column(&sums.kinds)),
         within_bytes: sums.within.to_vec(),
     });
     let blocks = target.by_block.iter().map(|block| columns::Block {
@@ -61,6 +64,32 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
     }
 }
 
+fn kinds_column(Kinds { lazily_freed, unseen }: &Kinds) -> columns::Kinds {
+    columns::Kinds {
+        lazily_freed_bytes: *lazily_freed,
+        locked_bytes: unseen[Unseen::Locked],
+        shared_bytes: unseen[Unseen::Shared],
+        guest_bytes: unseen[Unseen::Guest],
+        device_bytes: unseen[Unseen::Device],
+        io_uring_bytes: unseen[Unseen::IoUring],
+        hugetlb_bytes: unseen[Unseen::Hugetlb],
+        other_bytes: unseen[Unseen::Other],
+    }
+}
+
+fn kinds(found: &columns::Kinds) -> Kinds {
+    let unseen = [
+        (Unseen::Locked, found.locked_bytes),
+        (Unseen::Shared, found.shared_bytes),
+        (Unseen::Guest, found.guest_bytes),
+        (Unseen::Device, found.device_bytes),
+        (Unseen::IoUring, found.io_uring_bytes),
+        (Unseen::Hugetlb, found.hugetlb_bytes),
+        (Unseen::Other, found.other_bytes),
+    ];
+    Kinds { lazily_freed: found.lazily_freed_bytes, unseen: unseen.into_iter().collect() }
+}
+
 fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
     let on_node = |NodeSums { node, sums }: &NodeSums| columns::OnNode {
         node: node.0,
@@ -81,6 +110,7 @@ fn by_node(found: Option<&[columns::OnNode]>, windows: &Windows) -> Result<Vec<N
             unobservable: found.unobservable_bytes,
             unknown: found.unknown_bytes,
             swapped: None,
+            kinds: Kinds::default(),
             within: windows.bytes(&found.within_bytes)?,
         };
         Ok(NodeSums { node: NodeId(found.node), sums })
@@ -105,6 +135,7 @@ pub(crate) fn read(
             unobservable: found.unobservable_bytes,
             unknown: found.unknown_bytes,
             swapped: found.swapped_bytes,
+            kinds: found.kinds.as_ref().map(kinds).unwrap_or_default(),
             within: windows.bytes(&found.within_bytes)?,
         };
         Ok(MappingSums { mapping: found.mapping, sums })
@@ -146,6 +177,7 @@ pub(crate) fn total(found: &columns::Survey) -> Result<(Option<TotalSums>, Vec<N
         unobservable: total.unobservable_bytes,
         unknown: total.unknown_bytes,
         swapped: total.swapped_bytes,
+        kinds: total.kinds.as_ref().map(kinds).unwrap_or_default(),
         within: windows.bytes(&total.within_bytes)?,
     };
     let by_node = by_node(total.nodes.as_deref(), &windows)?;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+    BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+    Unseen,
 };
 use isotherm_core::{Mapping, NodeId, PAGE_SIZE};
 use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording, SurveyRecord, TargetInfo, convert};
@@ -185,7 +186,14 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
             let within = std::array::from_fn(|window| part(c * window as u64));
             let swapped = (d % 2 == 0).then(|| a % (mapping.range.size() - present + 1));
             let unknown = part(c + d);
-            let sums = PageSums { present, touched: part(c), unobservable: part(d), unknown, swapped, within };
+            let (touched, unobservable) = (part(c), part(d));
+            let room = mapping.range.size() - present - swapped.unwrap_or(0);
+            let reasons = Unseen::ALL.into_iter().zip([a, b, c, d, a, b, c]).filter(|(_, number)| number % 2 == 1);
+            let kinds = Kinds {
+                lazily_freed: b % (room + 1),
+                unseen: reasons.map(|(reason, number)| (reason, number % (unobservable / 7 + 1))).collect(),
+            };
+            let sums = PageSums { present, touched, unobservable, unknown, swapped, kinds, within };
             MappingSums { mapping: i as u32, sums }
         });
         let block = |nth: u64| {

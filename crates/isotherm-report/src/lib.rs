@@ -93,7 +93,7 @@ pub use placement::Placement;
 pub use punctuality::STARVED;
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
-pub use resident::Surveyed;
+pub use resident::{KindBytes, Surveyed};
 pub use source::{
     Activities, AllocationBatches, Marks, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit,
     pieces, walk,

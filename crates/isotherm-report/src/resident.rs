@@ -1,9 +1,12 @@
 //! What surveys found in some memory, as the summary shows it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, WINDOWS};
-use serde::Serialize;
+use isotherm_core::survey::{Kinds, PageSums, WINDOWS};
+use isotherm_core::units;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 /// The idle times that reports tell, in seconds.
 const IDLE: [u64; 3] = [10, 60, 600];
@@ -38,6 +41,43 @@ pub struct Surveyed {
     pub absent_bytes: Option<u64>,
     /// Bytes in swap at the last survey. Of a target and of the total also without such a survey, if activities tell.
     pub swapped_bytes: Option<u64>,
+    /// Bytes by kind at the last survey.
+    #[serde(skip_serializing_if = "KindBytes::is_empty")]
+    pub kinds: KindBytes,
+}
+
+/// Bytes by kind. As JSON, the unobservable bytes are an object with the reasons of which there are any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindBytes(pub Kinds);
+
+impl KindBytes {
+    fn is_empty(&self) -> bool {
+        self.0 == Kinds::default()
+    }
+
+    /// A sentence about memory that was freed lazily, if there is any.
+    pub(crate) fn freed(&self) -> Option<String> {
+        let bytes = Some(self.0.lazily_freed).filter(|&bytes| bytes > 0)?;
+        let text =
+            "freed lazily (MADV_FREE), and taken back when the kernel needs memory, without swap; in no figure above";
+        Some(format!("{} {text}", units::bytes(bytes)))
+    }
+
+    /// The unobservable bytes by reason, if there are any.
+    pub(crate) fn reasons(&self) -> Option<String> {
+        let reasons = self.0.unseen.iter().map(|(reason, bytes)| format!("{} {}", units::bytes(bytes), reason.name()));
+        Some(reasons.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
+    }
+}
+
+impl Serialize for KindBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let reasons: BTreeMap<_, _> = self.0.unseen.iter().map(|(reason, bytes)| (reason.name(), bytes)).collect();
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("lazily_freed_bytes", &self.0.lazily_freed)?;
+        map.serialize_entry("unobservable_bytes", &reasons)?;
+        map.end()
+    }
 }
 
 impl Surveyed {
@@ -47,6 +87,8 @@ impl Surveyed {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
+        let mut kinds = self.kinds;
+        kinds.0 += other.kinds.0;
         Self {
             resident_bytes: both(self.resident_bytes, other.resident_bytes),
             touched_bytes: both(self.touched_bytes, other.touched_bytes),
@@ -55,6 +97,7 @@ impl Surveyed {
             idle_10m_bytes: both(self.idle_10m_bytes, other.idle_10m_bytes),
             absent_bytes: both(self.absent_bytes, other.absent_bytes),
             swapped_bytes: both(self.swapped_bytes, other.swapped_bytes),
+            kinds,
         }
     }
 }

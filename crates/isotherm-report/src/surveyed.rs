@@ -87,6 +87,7 @@ impl Sums {
         if surveys.know_swap {
             out.swapped_bytes = Some(last().filter_map(|sums| sums.swapped).fold(0, u64::saturating_add));
         }
+        last().for_each(|sums| out.kinds.0 += sums.kinds);
         [out.idle_10s_bytes, out.idle_1m_bytes, out.idle_10m_bytes] = idle_bytes(last, surveys.time);
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl 
     let of_mappings = target.by_mapping.iter().filter(move |_| !has_blocks);
     let of_mappings = of_mappings.filter_map(|found| {
         let mapping = target.mappings.get(found.mapping as usize)?;
-        let PageSums { present, touched, within, swapped, unobservable, unknown } = found.sums;
+        let PageSums { present, touched, within, swapped, unobservable, unknown, kinds: _ } = found.sums;
         let share = |bytes: u64| bytes as f64 / mapping.range.size() as f64;
         let of_present = |bytes: u64| bytes as f64 / present.max(1) as f64;
         let [touched_share, unobservable, unknown] = [touched, unobservable, unknown].map(of_present);
@@ -142,6 +142,7 @@ pub(crate) fn part(sums: &PageSums, range: AddrRange, address: Option<AddrRange>
         unobservable: of(sums.unobservable),
         unknown: of(sums.unknown),
         swapped: sums.swapped.map(of),
+        kinds: sums.kinds.map(of),
         within: sums.within.map(of),
     }
 }

@@ -5,7 +5,7 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, RegionPages, TargetSurvey, TotalSums};
+use isotherm_core::survey::{BlockSums, Kinds, RegionPages, TargetSurvey, TotalSums, Unseen};
 use isotherm_core::{AddrRange, MemoryUse, Permissions, SystemMemory, TargetId};
 use isotherm_record::{Activity, Row};
 use isotherm_report::schemes::Schemes;
@@ -134,6 +134,24 @@ fn the_summary_tells_the_memory_of_each_node() {
     }
     assert!(report(Kind::Html, Format::Html, &source, &Options::default()).contains("memory nodes"));
     insta::assert_snapshot!("summary-nodes", text(Kind::Summary, &source, 110));
+}
+
+#[test]
+fn memory_that_was_freed_lazily_and_the_reasons_of_the_unobservable_are_told() {
+    let mut source = surveyed(14);
+    assert!(!text(Kind::Summary, &source, 110).contains("lazily"));
+    for survey in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
+        let unseen = [(Unseen::Locked, 3 * MIB), (Unseen::Guest, MIB)].into_iter().collect();
+        survey.by_mapping[0].sums.kinds = Kinds { lazily_freed: 448 * MIB, unseen };
+    }
+    let summary = text(Kind::Summary, &source, 110);
+    assert!(summary.contains("448 MiB freed lazily (MADV_FREE)"), "{summary}");
+    assert!(summary.contains("Unobservable at the end: 3 MiB locked, 1 MiB of a guest"), "{summary}");
+    let kinds = &json_of(Kind::Summary, &source, &Options::default())["total"]["kinds"];
+    assert_eq!(
+        kinds,
+        &json!({"lazily_freed_bytes": 448 * MIB, "unobservable_bytes": {"locked": 3 * MIB, "of a guest": MIB}})
+    );
 }
 
 /// Two targets on two nodes that share all memory: the total counts it once.

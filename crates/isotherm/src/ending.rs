@@ -128,6 +128,9 @@ impl Ending {
         };
         if let Some((_, sums)) = &self.last_survey {
             line += &format!(", of {} resident at the end", units::bytes(sums.present));
+            if sums.kinds.lazily_freed > 0 {
+                line += &format!(" and {} freed lazily", units::bytes(sums.kinds.lazily_freed));
+            }
         }
         if let Some(idle) = self.idle() {
             line += &format!("; {} idle for {}", units::bytes(idle), units::duration(IDLE));

@@ -389,8 +389,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             plan.end(now, learned, credit);
         }
         let interval = surveyed.iter().map(|target| target.history.interval()).max().unwrap_or_default();
-        let (surveyed, targets): (Vec<_>, Vec<_>) =
-            surveyed.into_iter().map(|target| ((target.space, target.history), target.found)).unzip();
+        let survey = self.probe.survey();
+        let with_reasons = |target: Surveyed| {
+            let mut found = target.found;
+            let ranges = survey.as_ref().map(|survey| survey.unseen(found.id)).unwrap_or_default();
+            target.history.tell_reasons(&mut found, &ranges);
+            ((target.space, target.history), found)
+        };
+        let (surveyed, targets): (Vec<_>, Vec<_>) = surveyed.into_iter().map(with_reasons).unzip();
         // What has ended since it was read counts in the total: its page frames were counted, too.
         let mut all = ended;
         targets.iter().for_each(|target| all.add(target));

@@ -59,6 +59,8 @@ pub(super) struct BlockState {
     refused: PageBits,
     /// Absent pages that are in swap.
     pub(super) swapped: PageBits,
+    /// Pages that the process has freed lazily. They are not present.
+    pub(super) lazily_freed: PageBits,
     /// For each present page, the survey in whose interval it was last known to be accessed. Surveys of memory that
     /// stays idle change nothing here. For a page that is not in `exact` it is the least: it may have been accessed
     /// since then.
@@ -266,6 +268,7 @@ impl BlockState {
         unobservable: PageBits::NONE,
         refused: PageBits::NONE,
         swapped: PageBits::NONE,
+        lazily_freed: PageBits::NONE,
         last: [UNKNOWN; BLOCK_PAGES],
         bounds: (UNKNOWN, UNKNOWN),
         share: None,
@@ -290,7 +293,9 @@ impl BlockState {
             present: (self.present & within).count() as u64,
             touched: (self.touched & within).count() as f64 + estimated,
             unobservable: (self.unobservable & within).count() as u64,
+            unobservable_shared: (self.unobservable & self.shared & within).count() as u64,
             swapped: (self.swapped & within).count() as u64,
+            lazily_freed: (self.lazily_freed & within).count() as u64,
             unknown: unknown.count() as u64,
             uncleared: (unknown & !self.clear).count() as u64,
             ..Counts::ZERO
@@ -372,6 +377,7 @@ impl BlockState {
         let changed = self.cleared | self.set_again | self.revived | self.touched;
         found.present == self.present
             && found.swapped == self.swapped
+            && found.lazily_freed == self.lazily_freed
             && clear == self.clear
             && unobservable == self.unobservable
             && unobservable & !found.unobservable == self.refused
@@ -436,6 +442,7 @@ impl BlockState {
         }
         new.present = found.present;
         new.swapped = found.swapped;
+        new.lazily_freed = found.lazily_freed;
         new.shared = found.shared;
         new.huge = found.huge;
         new.unobservable = unobservable;
@@ -474,6 +481,7 @@ impl BlockState {
         let mut new = self.clone();
         new.present |= pages;
         new.swapped &= !pages;
+        new.lazily_freed &= !pages;
         new.counts = new.count();
         new
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::windows::LONGEST_WINDOW;
-use super::{PageSums, WINDOWS};
+use super::{Kinds, PageSums, WINDOWS};
 use crate::{AddrRange, BoxError, TargetId, TargetSpace};
 
 /// What a survey has read of a mapping, in bytes.
@@ -20,6 +20,8 @@ pub struct MappingRead {
     pub unobservable: u64,
     /// Bytes in swap. `None` if that is not known.
     pub swapped: Option<u64>,
+    /// Bytes by kind.
+    pub kinds: Kinds,
 }
 
 impl MappingRead {
@@ -94,6 +96,7 @@ impl MappingHistories {
                     unobservable: mapping.unobservable,
                     unknown,
                     swapped: mapping.swapped,
+                    kinds: mapping.kinds,
                     ..PageSums::default()
                 });
                 continue;
@@ -115,6 +118,7 @@ impl MappingHistories {
                 unobservable: mapping.unobservable,
                 unknown: 0,
                 swapped: mapping.swapped,
+                kinds: mapping.kinds,
                 within: WINDOWS.map(within),
             });
             history.touched.insert(mapping.range.start(), intervals);
@@ -139,7 +143,8 @@ mod tests {
         let mut histories = MappingHistories::default();
         let mut survey = |at: u32, accessed: u64| {
             let range = AddrRange::new(0x1000, 0x10_0000).unwrap();
-            let read = MappingRead { range, present: 100, accessed, unobservable: 0, swapped: None };
+            let read =
+                MappingRead { range, present: 100, accessed, unobservable: 0, swapped: None, kinds: Kinds::default() };
             histories.take(id, &[read], second * at)[0]
         };
         let first = survey(0, 80);

@@ -7,7 +7,10 @@ pub(super) struct Counts {
     /// A part of a hot block stands for the rest, so that this is no whole number.
     pub(super) touched: f64,
     pub(super) unobservable: u64,
+    /// Of the unobservable pages, those that the survey clears by itself.
+    pub(super) unobservable_shared: u64,
     pub(super) swapped: u64,
+    pub(super) lazily_freed: u64,
     pub(super) unknown: u64,
     /// The unknown pages whose accessed bit is set: an access would not be seen.
     pub(super) uncleared: u64,
@@ -26,7 +29,9 @@ impl Counts {
         present: 0,
         touched: 0.0,
         unobservable: 0,
+        unobservable_shared: 0,
         swapped: 0,
+        lazily_freed: 0,
         unknown: 0,
         uncleared: 0,
         never_cleared: 0,
@@ -46,7 +51,9 @@ impl Counts {
             present: self.present + other.present,
             touched: self.touched + other.touched,
             unobservable: self.unobservable + other.unobservable,
+            unobservable_shared: self.unobservable_shared + other.unobservable_shared,
             swapped: self.swapped + other.swapped,
+            lazily_freed: self.lazily_freed + other.lazily_freed,
             unknown: self.unknown + other.unknown,
             uncleared: self.uncleared + other.uncleared,
             never_cleared: self.never_cleared + other.never_cleared,

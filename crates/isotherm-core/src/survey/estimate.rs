@@ -1,8 +1,8 @@
 //! Estimates unknown accesses of pages from pages whose accesses are known.
 
-use super::PageSums;
 use super::block::LAGS;
 use super::windows::{Begun, COUNT, Windows};
+use super::{Kinds, PageSums};
 use crate::PAGE_SIZE;
 
 /// With fewer pages that were accessed in an interval and have been followed since, nothing is estimated from them.
@@ -14,6 +14,7 @@ pub(super) struct Pages {
     pub(super) present: f64,
     pub(super) unobservable: f64,
     pub(super) swapped: f64,
+    pub(super) lazily_freed: u64,
     /// Pages for which it is known whether they were accessed in the last interval.
     pub(super) known: Known,
     /// Of `known.last`, the pages accessed in the interval before, too.
@@ -144,6 +145,7 @@ impl Pages {
             unobservable: bytes(self.unobservable),
             unknown: bytes(uncertain.pages),
             swapped: Some(bytes(self.swapped)),
+            kinds: Kinds { lazily_freed: self.lazily_freed * PAGE_SIZE, ..Kinds::default() },
             within: std::array::from_fn(|nth| bytes(self.known.within[nth] + uncertain.within[nth])),
         }
     }
@@ -199,6 +201,7 @@ impl Pages {
         self.present += other.present;
         self.unobservable += other.unobservable;
         self.swapped += other.swapped;
+        self.lazily_freed += other.lazily_freed;
         self.known.add(&other.known);
         self.again += other.again;
         self.begun.add(&other.begun);

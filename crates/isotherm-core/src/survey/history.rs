@@ -93,7 +93,7 @@ impl PageHistory {
                 let state = states.entry(pages.start).or_insert_with(|| Arc::new(BlockState::NEW));
                 *state = Arc::new(state.with_more(pages.present & new));
             }
-            states.retain(|_, state| !(state.present | state.swapped).is_empty());
+            states.retain(|_, state| !(state.present | state.swapped | state.lazily_freed).is_empty());
             let states: Vec<_> = states.into_iter().collect();
             let Some(chunk) = Chunk::new(&states, std::iter::empty()) else { continue };
             match place {

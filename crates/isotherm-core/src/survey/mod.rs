@@ -24,11 +24,13 @@ mod counts;
 mod estimate;
 mod history;
 mod in_use;
+mod kinds;
 mod memo;
 mod nodes;
 mod once;
 mod panel;
 mod plan;
+mod reasons;
 mod region_pages;
 mod settings;
 mod snapshot;
@@ -47,6 +49,7 @@ pub use chosen::{Chosen, ClearLimits};
 pub(crate) use estimate::Uncertain;
 pub use history::PageHistory;
 pub use in_use::{InUse, RECENT_SURVEYS};
+pub use kinds::{ByReason, Kinds, Unseen};
 pub(crate) use nodes::ByNode;
 pub use nodes::{NodePages, NodeSums};
 pub(crate) use once::CountedOnce;
@@ -85,6 +88,9 @@ pub struct BlockPages {
     pub huge: bool,
     /// The absent pages that are in swap, as far as [`Survey::knows_swap`].
     pub swapped: PageBits,
+    /// The pages that the process has freed lazily and not used since: see [`Kinds::lazily_freed`]. They are not among
+    /// the present ones.
+    pub lazily_freed: PageBits,
 }
 
 /// Which part of a target a survey reads.
@@ -149,7 +155,7 @@ pub trait Survey {
     }
 
     /// Reads a part of the pages of `target`. Appends to `blocks`, in the order of addresses, each block in the part
-    /// that has a present or a swapped page. A page that was accessed and that the probe has cleared for a sample since
+    /// that has a present, a swapped or a lazily freed page. A page that was accessed and that the probe has cleared for a sample since
     /// the last survey counts as accessed.
     ///
     /// # Errors
@@ -195,6 +201,12 @@ pub trait Survey {
     /// Whether the survey finds which pages are in swap.
     fn knows_swap(&self) -> bool {
         false
+    }
+
+    /// The ranges of `target` in which the unobservable pages are so for one reason, sorted and disjoint. Elsewhere it is
+    /// that several processes map a page, or another one.
+    fn unseen(&self, _target: TargetId) -> Vec<(AddrRange, Unseen)> {
+        Vec::new()
     }
 
     /// Says in a sentence, for the user, how much memory the last survey has left unobservable, why, and which option

@@ -167,12 +167,14 @@ impl CountedOnce {
         let present = sums.present.saturating_sub(again(CLASSES));
         // What is estimated of unknown pages counts for each target, so that the rest may be more than there is.
         let rest = |bytes: u64, again: u64| bytes.saturating_sub(again).min(present);
+        let unobservable = rest(sums.unobservable, seen_again[usize::from(UNOBSERVABLE)] * PAGE_SIZE);
         PageSums {
             present,
             touched: rest(sums.touched, again(1) + of_uncertain(uncertain.touched) as u64),
-            unobservable: rest(sums.unobservable, seen_again[usize::from(UNOBSERVABLE)] * PAGE_SIZE),
+            unobservable,
             unknown: rest(sums.unknown, 0),
             swapped: None,
+            kinds: sums.kinds.limited_to(unobservable),
             within: std::array::from_fn(|window| rest(sums.within[window], within(window))),
         }
     }

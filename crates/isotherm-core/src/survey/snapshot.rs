@@ -16,7 +16,7 @@ pub struct TargetSurvey {
     pub id: TargetId,
     /// Its mappings as they were read last.
     pub mappings: Arc<[Mapping]>,
-    /// The sums of all mappings that have a present or a swapped page, in their order.
+    /// The sums of all mappings that have a present, a swapped or a lazily freed page, in their order.
     pub by_mapping: Vec<MappingSums>,
     /// The sums of all blocks that have a present or a swapped page, in the order of
     /// addresses.
@@ -102,7 +102,7 @@ impl PageHistory {
         let mut by_mapping: Vec<(u32, Pages)> = Vec::new();
         for (index, mapping) in mappings.iter().enumerate() {
             let pages = tallies.pages_in(self, mapping.range, &windows);
-            if pages.present > 0.0 || pages.swapped > 0.0 {
+            if pages.present > 0.0 || pages.swapped > 0.0 || pages.lazily_freed > 0 {
                 begun.add(&pages.begun);
                 by_mapping.push((index as u32, pages));
             }

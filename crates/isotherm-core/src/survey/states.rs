@@ -61,6 +61,11 @@ impl BlockStates<'_> {
         }
     }
 
+    /// The pages in `range` that were freed lazily. They are not present.
+    pub fn lazily_freed(&self, range: AddrRange) -> PageBits {
+        self.block.lazily_freed & self.block.within(range)
+    }
+
     /// Adds `pages`, all of them present, to `tally`.
     pub fn add_to(&self, tally: &mut IdleTally, pages: PageBits) {
         let bytes = |pages: PageBits| pages.count() as u64 * PAGE_SIZE;

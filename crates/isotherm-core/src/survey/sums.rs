@@ -1,6 +1,6 @@
 //! Sums of bytes by what a survey says of them.
 
-use super::WINDOWS;
+use super::{Kinds, WINDOWS};
 
 /// Bytes of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct PageSums {
     pub unknown: u64,
     /// Bytes that are in swap, and so not in memory. `None` if the survey does not know.
     pub swapped: Option<u64>,
+    /// Bytes by kind.
+    pub kinds: Kinds,
     /// Bytes that were accessed within each of [`WINDOWS`] before the survey. A window that is shorter than the survey
     /// interval is estimated from how much was accessed in both of the last two intervals. If a window begins within an
     /// interval, the memory accessed in that interval counts by the part of the interval that lies in the window. A
@@ -52,6 +54,7 @@ impl PageSums {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
+        self.kinds += other.kinds;
         for (sum, bytes) in self.within.iter_mut().zip(other.within) {
             *sum += bytes;
         }

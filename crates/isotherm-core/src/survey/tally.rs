@@ -23,6 +23,7 @@ struct Tally {
     present: u64,
     unobservable: u64,
     swapped: u64,
+    lazily_freed: u64,
     touched: u64,
     /// The pages in `touched` that were accessed in the interval before, too.
     touched_again: u64,
@@ -104,6 +105,7 @@ impl Counter {
                 tally.present += counts.present;
                 tally.unobservable += counts.unobservable;
                 tally.swapped += counts.swapped;
+                tally.lazily_freed += counts.lazily_freed;
                 tally.touched += counts.touched as u64;
                 if counts.touched > 0.0 {
                     tally.touched_again += block.touched_again().count() as u64;
@@ -116,6 +118,7 @@ impl Counter {
             tally.present += present.count() as u64;
             tally.unobservable += (present & block.unobservable).count() as u64;
             tally.swapped += (block.swapped & within).count() as u64;
+            tally.lazily_freed += (block.lazily_freed & within).count() as u64;
             tally.touched += (observable & block.touched).count() as u64;
             tally.touched_again += (observable & block.touched_again()).count() as u64;
             let unplaced = observable & block.unplaced();
@@ -166,6 +169,7 @@ impl Tally {
             present: self.present as f64,
             unobservable: self.unobservable as f64,
             swapped: self.swapped as f64,
+            lazily_freed: self.lazily_freed,
             known: Known { pages: self.unplaced as f64, touched: self.touched as f64, ..Known::default() },
             again: self.touched_again as f64,
             asked: (f64::from(self.asked.0), self.asked.1),

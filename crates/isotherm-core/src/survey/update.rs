@@ -104,7 +104,8 @@ impl HistoryUpdate {
                     let change = BlockPages { start: 0, ..*pages };
                     let hash = pages.present.mixed()
                         ^ pages.accessed.mixed().rotate_left(1)
-                        ^ pages.swapped.mixed().rotate_left(2);
+                        ^ pages.swapped.mixed().rotate_left(2)
+                        ^ pages.lazily_freed.mixed().rotate_left(3);
                     self.taken.after(known, &change, hash, || known.after(pages, self.numbers))
                 }
             };

@@ -9,6 +9,7 @@ use super::table::{PageBuffer, Table, TableError};
 // include/uapi/linux/kernel-page-flags.h.
 const LRU: u64 = 1 << 5;
 const ANON: u64 = 1 << 12;
+const SWAP_BACKED: u64 = 1 << 14;
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 const HUGETLB: u64 = 1 << 17;
@@ -49,6 +50,13 @@ impl Flags {
     /// or not yet on it.
     pub fn is_of_a_user(self) -> bool {
         self.is_listed() || self.0 & ANON != 0 && self.0 & (HUGETLB | ZERO_PAGE) == 0
+    }
+
+    /// Whether the frame is anonymous memory that needs no swap, because the process has freed it lazily (`MADV_FREE`).
+    /// It may have been written since: then its page-table entry is dirty. For a compound page, only the flag of the head
+    /// is valid.
+    pub fn is_freed_lazily(self) -> bool {
+        self.0 & (ANON | SWAP_BACKED | ZERO_PAGE | HUGETLB) == ANON
     }
 
     /// Whether the frame is unevictable, so that it is never reclaimed.

@@ -7,7 +7,7 @@ use isotherm_core::survey::BLOCK_SIZE;
 use super::BpfError;
 use super::leaf::Extent;
 use super::program::{Found, MAX_TABLES, PageTables, Program};
-use super::words::{is_special, is_writable};
+use super::words::{is_dirty, is_special, is_writable};
 
 // Bits of an entry above the lowest level.
 const PRESENT: u64 = 1 << 0;
@@ -47,6 +47,8 @@ pub(super) struct HugeEntry {
     pub(super) accessed: bool,
     /// Whether the process can write to it without a page fault.
     pub(super) writable: bool,
+    /// Whether it was written since it was mapped, or since the kernel has made it clean.
+    pub(super) dirty: bool,
     /// Whether it is known that the frames are no page of the process.
     pub(super) special: bool,
 }
@@ -182,6 +184,7 @@ fn mapped_by(entry: u64, address_mask: u64) -> Option<MappedBy> {
             frame,
             accessed: entry & ACCESSED != 0,
             writable: is_writable(entry),
+            dirty: is_dirty(entry),
             special: is_special(entry),
         })
     };
@@ -208,8 +211,9 @@ mod tests {
     fn an_entry_of_the_second_level_is_a_table_or_a_huge_page() {
         assert_eq!(mapped_by(0, MASK), None);
         assert_eq!(mapped_by(0x1234_5000 | PRESENT | ACCESSED, MASK), Some(MappedBy::Table));
-        let huge =
-            |accessed, special| MappedBy::Huge(HugeEntry { frame: 0x4_0000, accessed, writable: false, special });
+        let huge = |accessed, special| {
+            MappedBy::Huge(HugeEntry { frame: 0x4_0000, accessed, writable: false, dirty: false, special })
+        };
         // Bit 12 of a huge entry is not an address bit.
         assert_eq!(mapped_by(0x4000_0000 | 1 << 12 | LARGE | PRESENT, MASK), Some(huge(false, false)));
         assert_eq!(mapped_by(0x4000_0000 | LARGE | PRESENT | ACCESSED | 1 << 9, MASK), Some(huge(true, true)));

@@ -86,7 +86,7 @@ impl BpfProbe {
         pages.frames(&mut self.program, &self.tables, &self.targets[index], found)
     }
 
-    fn held(&self, target: TargetId) -> Option<&Target> {
+    pub(super) fn held(&self, target: TargetId) -> Option<&Target> {
         let index = self.targets.binary_search_by_key(&target, |known| known.id).ok()?;
         Some(&self.targets[index])
     }

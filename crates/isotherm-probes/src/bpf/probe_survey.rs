@@ -11,7 +11,7 @@
 //!   `/proc/PID/clear_refs`, within limits: see [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs is unobservable once the kernel has refused to clear it.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart, Unseen};
 use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
 
 use super::BpfError;
@@ -75,6 +75,10 @@ impl Survey for BpfProbe {
         self.pages.as_ref().is_some_and(|pages| pages.knows_swap())
     }
 
+    fn unseen(&self, target: TargetId) -> Vec<(AddrRange, Unseen)> {
+        self.held(target).map_or_else(Vec::new, |target| target.unseen().collect())
+    }
+
     fn left_out(&self) -> Option<String> {
         self.shared_left_out().filter(|left_out| left_out.is_much()).and_then(|left_out| left_out.remark())
     }
@@ -110,6 +114,6 @@ impl BpfProbe {
         let known = &mut self.targets[index];
         known.set_mappings(&target.mappings);
         let pages = self.pages.get_or_insert_default();
-        pages.read((&mut self.program, &self.tables), known, part, blocks, seen)
+        pages.read((&mut self.program, &self.tables, &self.folios), known, part, blocks, seen)
     }
 }

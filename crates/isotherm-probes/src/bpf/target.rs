@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isotherm_core::survey::Unseen;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, mapping_at};
 use isotherm_kernel::madvise::{Advice, advise};
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ pub(super) enum Clearing {
     /// The kernel refuses it because the memory is locked. `/proc/PID/clear_refs` clears it.
     Locked,
     /// Nothing clears it: memory of hugetlbfs, or of a device.
-    Never,
+    Never(Unseen),
 }
 
 impl Clearing {
@@ -43,8 +44,11 @@ impl Clearing {
     pub(super) fn of_refused(folios: &Folios, frame: Option<u64>) -> Self {
         let flags = frame.and_then(|frame| folios.table().flags(frame).ok().flatten());
         // Only the head of a folio says whether it is on a list.
-        let is_ordinary = flags.is_some_and(|flags| !flags.is_hugetlb() && (flags.is_of_a_user() || flags.is_tail()));
-        if is_ordinary { Self::Locked } else { Self::Never }
+        match flags {
+            Some(flags) if flags.is_hugetlb() => Self::Never(Unseen::Hugetlb),
+            Some(flags) if flags.is_of_a_user() || flags.is_tail() => Self::Locked,
+            Some(_) | None => Self::Never(Unseen::Other),
+        }
     }
 }
 
@@ -132,6 +136,15 @@ impl Target {
         index.is_some()
     }
 
+    /// The ranges whose unobservable pages are so for one reason, sorted and disjoint.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = (AddrRange, Unseen)> {
+        self.mappings.iter().zip(&self.clearing).filter_map(|(mapping, clearing)| match clearing {
+            Clearing::Single => None,
+            Clearing::Locked => Some((mapping.range, Unseen::Locked)),
+            Clearing::Never(why) => Some((mapping.range, *why)),
+        })
+    }
+
     /// Finds out which of the locked mappings have been unlocked since.
     pub(super) fn check_locked(&mut self) {
         let State::Held(space) = &self.state else { return };
@@ -188,16 +201,16 @@ mod tests {
     #[test]
     fn a_refusal_applies_to_its_mapping_only() {
         let mut target = target(&[(0x1000, 0x5000), (0x5000, 0x9000)]);
-        assert!(target.set_clearing(0x6000, Clearing::Never));
-        assert!(!target.set_clearing(0xf000, Clearing::Never));
-        assert_eq!([0x5000, 0x8000].map(|addr| target.clearing_at(addr)), [Clearing::Never; 2]);
+        assert!(target.set_clearing(0x6000, Clearing::Never(Unseen::Other)));
+        assert!(!target.set_clearing(0xf000, Clearing::Never(Unseen::Other)));
+        assert_eq!([0x5000, 0x8000].map(|addr| target.clearing_at(addr)), [Clearing::Never(Unseen::Other); 2]);
         assert_eq!([0x4000, 0x9000].map(|addr| target.clearing_at(addr)), [Clearing::Single; 2]);
     }
 
     #[test]
     fn a_locked_mapping_stays_locked_when_it_grows_and_others_are_tried_again() {
         let mut before = target(&[(0x1000, 0x5000), (0x5000, 0x9000), (0xa000, 0xb000)]);
-        before.set_clearing(0x1000, Clearing::Never);
+        before.set_clearing(0x1000, Clearing::Never(Unseen::Other));
         before.set_clearing(0x5000, Clearing::Locked);
         let after = target(&[(0x1000, 0x5000), (0x5000, 0x9800), (0x9800, 0xb000)]);
         before.set_mappings(after.mappings());

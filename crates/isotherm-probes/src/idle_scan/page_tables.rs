@@ -304,7 +304,9 @@ impl Visited {
             let (mut own, mut others) = (IdleTally::default(), IdleTally::default());
             let locked = self.locked.iter().any(|locked| locked.intersection(mapping.range).is_some());
             for (block, pages) in self.known.history.states(mapping.range) {
-                let pages = pages & self.scanned(block.start());
+                let scanned = self.scanned(block.start());
+                own.lazily_freed += (block.lazily_freed(mapping.range) & scanned).count() as u64 * PAGE_SIZE;
+                let pages = pages & scanned;
                 let shared = shared.get(&block.start()).copied().unwrap_or_default();
                 for (tally, pages) in [(&mut own, pages & !shared), (&mut others, pages & shared)] {
                     if locked {

@@ -21,7 +21,8 @@ pub fn survey(probe: &mut BpfProbe, target: &Target) -> Vec<BlockPages> {
     let mut blocks = Vec::new();
     survey.read(&space(target), SurveyPart::ALL, &mut blocks).unwrap();
     assert!(blocks.windows(2).all(|pair| pair[0].start < pair[1].start), "sorted and merged");
-    assert!(blocks.iter().all(|block| block.start % BLOCK_SIZE == 0 && !block.present.is_empty()));
+    let some = |block: &BlockPages| !(block.present | block.lazily_freed).is_empty();
+    assert!(blocks.iter().all(|block| block.start % BLOCK_SIZE == 0 && some(block)));
     blocks
 }
 
@@ -247,6 +248,36 @@ fn locked_pages_are_unobservable_if_shared_memory_is_not_to_be_cleared() {
     assert_eq!(cleared, 0);
     let done = blocks_in(done, start..start + MIB);
     assert!(nearly(done.iter().map(|block| block.unobservable.count() as u64).sum(), 256));
+}
+
+/// The lazily freed pages of a survey in a range, and those that it says are present.
+fn freed_and_present(blocks: &[BlockPages], range: &std::ops::Range<u64>) -> (usize, usize) {
+    (pages_in(blocks, range, |block| block.lazily_freed), pages_in(blocks, range, |block| block.present))
+}
+
+#[test]
+fn lazily_freed_memory_is_not_present_until_it_is_written_and_clearing_changes_nothing_of_that() {
+    let mut probe = or_skip!(open_private());
+    for kind in ["small", "huge"] {
+        let mut target = Target::start();
+        let start = target.map(kind, 8 * MIB);
+        target.write(start, 8 * MIB);
+        update(&mut probe, &[&target]);
+        let range = start..start + 8 * MIB;
+        assert_eq!(freed_and_present(&survey(&mut probe, &target), &range), (0, 2048), "{kind}");
+        target.request(&format!("free {} {}", start, 6 * MIB));
+        for round in 0..10 {
+            let blocks = survey(&mut probe, &target);
+            let (freed, present) = freed_and_present(&blocks, &range);
+            // Some wait on a processor until the kernel marks them.
+            assert!(nearly(freed as u64, 1536) && freed + present == 2048, "{kind}, round {round}: {freed} {present}");
+            clear(&mut probe, &target, &blocks, range.clone());
+            assert!(smaps_kib(target.pid(), start, "LazyFree") >= 6 * 1024 - 128, "{kind}, round {round}");
+        }
+        target.write(start, 2 * MIB);
+        let (freed, present) = freed_and_present(&survey(&mut probe, &target), &range);
+        assert!(nearly(freed as u64, 1024) && freed + present == 2048, "{kind}: {freed} {present}");
+    }
 }
 
 #[test]

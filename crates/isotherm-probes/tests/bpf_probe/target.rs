@@ -72,6 +72,8 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "map" => map(words[1], number(2)),
         // SAFETY: the range is memory that `map` returned. Nothing refers to it.
         "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
+        // SAFETY: the range is memory that `map` returned. Nothing refers to what is in it.
+        "free" => unsafe { madvise(number(1) as *mut _, number(2), Advice::LinuxFree).map(|()| 0) },
         // SAFETY: the range is memory that `map` returned.
         "unlock" => unsafe { munlock(number(1) as *mut _, number(2)).map(|()| 0) },
         "write" => Ok(touch(number(1), number(2), true)),

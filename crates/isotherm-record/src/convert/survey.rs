@@ -1,6 +1,8 @@
 //! A survey in JSON: as in the recording's column, with the targets in a list.
 
-use isotherm_core::survey::{MappingSums, NodeSums, TargetSurvey, TotalSums, WINDOWS};
+use std::collections::BTreeMap;
+
+use isotherm_core::survey::{Kinds, MappingSums, NodeSums, TargetSurvey, TotalSums, WINDOWS};
 use serde::Serialize;
 
 use super::identity::IdOut;
@@ -37,6 +39,8 @@ struct Total<'a> {
     unobservable_bytes: u64,
     unknown_bytes: u64,
     swapped_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kinds: Option<KindsOut>,
     within_bytes: &'a [u64],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<OnNode<'a>>,
@@ -64,7 +68,24 @@ struct Surveyed<'a> {
     unobservable_bytes: u64,
     unknown_bytes: u64,
     swapped_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kinds: Option<KindsOut>,
     within_bytes: &'a [u64],
+}
+
+/// Bytes by kind, without those of which there are none.
+#[derive(Serialize)]
+struct KindsOut {
+    lazily_freed_bytes: u64,
+    unobservable_bytes: BTreeMap<&'static str, u64>,
+}
+
+impl KindsOut {
+    /// `None` if there are no such bytes.
+    fn of(kinds: &Kinds) -> Option<Self> {
+        let unobservable_bytes = kinds.unseen.iter().map(|(reason, bytes)| (reason.name(), bytes)).collect();
+        (*kinds != Kinds::default()).then_some(Self { lazily_freed_bytes: kinds.lazily_freed, unobservable_bytes })
+    }
 }
 
 #[derive(Serialize)]
@@ -115,6 +136,7 @@ impl<'a> Total<'a> {
             unobservable_bytes: sums.unobservable,
             unknown_bytes: sums.unknown,
             swapped_bytes: sums.swapped,
+            kinds: KindsOut::of(&sums.kinds),
             within_bytes: &sums.within,
             nodes: by_node.iter().map(OnNode::new).collect(),
         }
@@ -151,6 +173,7 @@ impl<'a> Target<'a> {
             unobservable_bytes: sums.unobservable,
             unknown_bytes: sums.unknown,
             swapped_bytes: sums.swapped,
+            kinds: KindsOut::of(&sums.kinds),
             within_bytes: &sums.within,
         });
         let blocks = target.by_block.iter().map(|block| Block {

@@ -11,7 +11,9 @@ use std::time::Duration;
 use isotherm_core::scheme::{
     ActedRegion, Action, Application, Refusal, RefusalCount, RefusalReason, Report, Statistics,
 };
-use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
+use isotherm_core::survey::{
+    BLOCK_SIZE, BlockSums, Kinds, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, Unseen,
+};
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
     TargetSnapshot,
@@ -226,6 +228,10 @@ pub fn survey(i: u32) -> SurveyRecord {
                     unobservable: 2 * PAGE_SIZE,
                     unknown: n % 3 * PAGE_SIZE,
                     swapped: (mapping == 0).then_some(PAGE_SIZE),
+                    kinds: Kinds {
+                        lazily_freed: u64::from(mapping) * PAGE_SIZE,
+                        unseen: [(Unseen::Guest, PAGE_SIZE)].into_iter().collect(),
+                    },
                     within,
                 };
                 MappingSums { mapping, sums }

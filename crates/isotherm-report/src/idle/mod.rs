@@ -72,6 +72,8 @@ pub struct IdleFigures {
     pub unobservable_bytes: u64,
     /// Locked memory. It is not part of the other figures.
     pub unevictable_bytes: u64,
+    /// Memory that was freed lazily (`MADV_FREE`). It is not part of the other figures.
+    pub lazily_freed_bytes: u64,
     /// For how long the bytes have been idle, if that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_by_intervals: Option<Vec<Age>>,
@@ -166,6 +168,7 @@ impl IdleFigures {
             accessed_bytes: tally.accessed,
             unobservable_bytes: tally.unobservable,
             unevictable_bytes: tally.unevictable,
+            lazily_freed_bytes: tally.lazily_freed,
             idle_by_intervals: ages.then(|| ages_by_intervals.collect()),
         }
     }

@@ -40,6 +40,7 @@ impl Metric {
             ("accessed", figures.accessed_bytes),
             ("unobservable", figures.unobservable_bytes),
             ("unevictable", figures.unevictable_bytes),
+            ("lazily_freed", figures.lazily_freed_bytes),
         ] {
             self.sample(&[labels, &[("state", state)]].concat(), bytes);
         }

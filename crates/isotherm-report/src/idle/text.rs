@@ -70,6 +70,7 @@ fn facts(report: &IdleReport) -> String {
     for (bytes, what) in [
         (report.total.unobservable_bytes, "unobservable"),
         (report.total.unevictable_bytes, "unevictable (not counted)"),
+        (report.total.lazily_freed_bytes, "freed lazily (not counted)"),
     ] {
         if bytes > 0 {
             facts += &format!("; {} {what}", units::table_bytes(bytes));
@@ -190,6 +191,7 @@ fn plus(sum: IdleFigures, other: &IdleFigures) -> IdleFigures {
         accessed_bytes: sum.accessed_bytes + other.accessed_bytes,
         unobservable_bytes: sum.unobservable_bytes + other.unobservable_bytes,
         unevictable_bytes: sum.unevictable_bytes + other.unevictable_bytes,
+        lazily_freed_bytes: sum.lazily_freed_bytes + other.lazily_freed_bytes,
         idle_by_intervals: None,
     }
 }

@@ -65,6 +65,7 @@ pub(crate) fn divide(
             unobservable: by_present(sums.unobservable),
             unknown: by_present(sums.unknown),
             swapped: sums.swapped.map(|bytes| share(bytes, of.swapped, all.swapped, size)),
+            kinds: sums.kinds.map(by_present),
             within: within.map(|bytes| bytes.min(present)),
         };
         (*stack, part)

@@ -37,6 +37,11 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     if summary.group_by != GroupBy::Mapping {
         mappings(out, terminal, summary)?;
     }
+    let kinds = summary.total.surveyed.kinds;
+    let lines = [kinds.freed(), kinds.reasons().map(|reasons| format!("Unobservable at the end: {reasons}"))];
+    for text in lines.into_iter().flatten() {
+        writeln!(out, "{}\n", wrap(&text, width, 0))?;
+    }
     if let [target] = &summary.targets[..]
         && let Some(bytes) = target.proportional_bytes
     {

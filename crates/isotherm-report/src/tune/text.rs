@@ -152,6 +152,9 @@ fn resident(found: &WorkingSet) -> String {
             text += &format!("; {} {what} ({})", units::bytes(part), share(part));
         }
     }
+    if let Some(freed) = found.lazily_freed_bytes {
+        text += &format!("; besides {} freed lazily, which need no swap", units::bytes(freed));
+    }
     if found.unobservable_bytes == Some(0) && found.unknown_bytes == Some(0) {
         text += "; nothing unobservable or unknown";
     }

@@ -33,6 +33,9 @@ pub struct WorkingSet {
     pub unobservable_bytes: Option<u64>,
     /// Bytes of which it is not known at the end whether they are in use.
     pub unknown_bytes: Option<u64>,
+    /// Bytes that were freed lazily at the end. They are not resident here, and need no swap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lazily_freed_bytes: Option<u64>,
     /// The part of the resident bytes that needs swap to be reclaimed: anonymous and shared memory, and private
     /// mappings of files that may be written. `None` for physical memory.
     pub anonymous_bytes: Option<u64>,
@@ -107,6 +110,7 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
     found.resident_max_bytes = found.resident_max_bytes.max(found.resident_bytes);
     found.unobservable_bytes = Some(last.sums.unobservable);
     found.unknown_bytes = Some(last.sums.unknown);
+    found.lazily_freed_bytes = Some(last.sums.kinds.lazily_freed).filter(|&bytes| bytes > 0);
     if let Some([anonymous, file]) = last.split(|sums| sums.present, last.sums.present) {
         (found.anonymous_bytes, found.file_bytes) = (Some(anonymous), Some(file));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+    BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
     WINDOWS,
 };
 use isotherm_core::{
@@ -388,6 +388,7 @@ pub fn surveyed(seconds: u32) -> Made {
                 unobservable: 4 * MIB,
                 unknown: 4 * MIB,
                 swapped: Some(12 * MIB),
+                kinds: Kinds::default(),
                 within,
             };
             let block = |nth: u64| {
@@ -447,6 +448,7 @@ pub fn on_two_nodes(seconds: u32) -> Made {
                 unobservable: all.unobservable / 4 * quarters,
                 unknown: all.unknown / 4 * quarters,
                 swapped: None,
+                kinds: Kinds::default(),
                 within: all.within.map(|bytes| bytes / 4 * quarters),
             };
             target.by_node = [(0, 3), (2, 1)].map(|(node, of)| NodeSums { node: NodeId(node), sums: part(of) }).into();

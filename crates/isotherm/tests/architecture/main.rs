@@ -61,6 +61,33 @@ fn a_crate_uses_only_the_crates_that_the_architecture_allows() {
 }
 
 #[test]
+fn each_kind_of_memory_is_held_by_a_test() {
+    let document = fs::read_to_string(workspace().join("docs/probes.md")).unwrap();
+    let (_, table) = document.split_once("## What is counted as what").unwrap();
+    let rows: Vec<&str> = table.lines().skip_while(|line| !line.starts_with('|')).collect();
+    let rows: Vec<&str> = rows.into_iter().take_while(|line| line.starts_with('|')).skip(2).collect();
+    let mut sources = String::new();
+    let mut directories = vec![workspace().join("crates"), workspace().join("lab/tests")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                directories.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                sources += &fs::read_to_string(entry).unwrap();
+            }
+        }
+    }
+    let wrong = rows.iter().flat_map(|row| {
+        let tests = row.trim_end_matches('|').rsplit('|').next().unwrap();
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test: {row}");
+        names.into_iter().filter(|name| !sources.contains(&format!("fn {name}(")))
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new(), "no such tests");
+    assert!(rows.len() > 5);
+}
+
+#[test]
 fn files_of_the_user_are_opened_by_the_crates_for_inputs_and_outputs_alone() {
     let found = files::violations(&workspace().join("crates"));
     let fix = "use isotherm-output or isotherm-input, or allow the file in tests/architecture/files.rs and say why";

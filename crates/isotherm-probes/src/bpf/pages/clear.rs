@@ -119,7 +119,7 @@ impl Clearer {
                     Clearing::Single if is_memory(mapping) => {}
                     // It is cleared from the next survey on, as shared pages are.
                     Clearing::Locked if is_memory(mapping) && tools.shared.mode != SharedMemory::Never => continue,
-                    Clearing::Single | Clearing::Locked | Clearing::Never => {
+                    Clearing::Single | Clearing::Locked | Clearing::Never(_) => {
                         block.unobservable |= pages;
                         continue;
                     }
@@ -174,7 +174,7 @@ impl Clearer {
                     others
                 }
                 Ok(_) | Err(_) => {
-                    self.note_left(*first, blocks, Clearing::Never);
+                    self.note_left(*first, blocks, Clearing::Single);
                     others
                 }
             };
@@ -195,7 +195,7 @@ impl Clearer {
             let pages = PageBits::within(block.start, range);
             match why {
                 Clearing::Locked => asked.locked |= pages,
-                Clearing::Single | Clearing::Never => asked.refused |= pages,
+                Clearing::Single | Clearing::Never(_) => asked.refused |= pages,
             }
         }
     }

@@ -64,7 +64,7 @@ impl<'a> Masks<'a> {
             match self.clearing.get(index) {
                 None | Some(Clearing::Single) => {}
                 Some(Clearing::Locked) => mask.locked |= pages,
-                Some(Clearing::Never) => mask.uncleared |= pages,
+                Some(Clearing::Never(_)) => mask.uncleared |= pages,
             }
         }
         mask
@@ -78,6 +78,7 @@ pub(super) fn is_of_a_file(mapping: &Mapping) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::survey::Unseen;
     use isotherm_core::{AddrRange, Permissions};
 
     use super::*;
@@ -96,7 +97,8 @@ mod tests {
             mapping(0x6000, 0x7000, "[vvar]", RW),
             mapping(0x1f_f000, 0x40_1000, "", Permissions { shared: true, ..RW }),
         ];
-        let clearing = [Clearing::Never, Clearing::Single, Clearing::Locked, Clearing::Single, Clearing::Single];
+        let clearing =
+            [Clearing::Never(Unseen::Other), Clearing::Single, Clearing::Locked, Clearing::Single, Clearing::Single];
         let mut masks = Masks::new(&mappings, &clearing);
         let first = masks.at(0);
         assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 4, 511]);

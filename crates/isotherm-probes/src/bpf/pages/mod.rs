@@ -9,6 +9,7 @@ mod folios;
 mod frames;
 mod groups;
 mod hold_rate;
+mod lazy;
 mod learn;
 mod masks;
 mod read;
@@ -35,6 +36,7 @@ use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
 pub(super) use frames::FrameTable;
+use lazy::LazilyFreed;
 use learn::learn;
 use read::Reader;
 use shared::{CHECK, SharedPages};
@@ -56,6 +58,7 @@ pub(super) struct Pages {
     aging: Aging,
     shared_clearer: SharedClearer,
     swap: SwapEntries,
+    lazily_freed: LazilyFreed,
     /// The targets that were read to their end, and of which nothing was cleared since.
     at_end: HashSet<TargetId>,
     surveys: u32,
@@ -66,6 +69,7 @@ impl Pages {
     pub(super) fn keep(&mut self, targets: &[Target]) {
         let is_target = |id: &TargetId| targets.binary_search_by_key(id, |target| target.id).is_ok();
         self.shared.keep(is_target);
+        self.lazily_freed.keep(is_target);
         self.at_end.retain(is_target);
     }
 
@@ -79,6 +83,7 @@ impl Pages {
         self.surveys = self.surveys.wrapping_add(1);
         if u64::from(self.surveys).is_multiple_of(CHECK) {
             targets.iter_mut().for_each(Target::check_locked);
+            self.lazily_freed.check();
         }
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
             self.zeros.forget();
@@ -91,7 +96,7 @@ impl Pages {
     /// it is known which of its pages other processes map, and with its page frames.
     pub(super) fn read(
         &mut self,
-        (program, tables): (&mut Program, &PageTables),
+        (program, tables, folios): (&mut Program, &PageTables, &Folios),
         target: &mut Target,
         part: SurveyPart,
         blocks: &mut Vec<BlockPages>,
@@ -108,6 +113,8 @@ impl Pages {
         if !pagemap.is_none_or(|pagemap| self.swap.check(self.reader.swapped(), pagemap)) {
             forget_swapped(blocks, first);
         }
+        let range = (part.from, rest.from.unwrap_or(u64::MAX));
+        self.lazily_freed.mark(folios.table(), target, range, self.reader.clean(), &mut blocks[first..]);
         learn(&mut self.shared, target, self.reader.suspects());
         self.reader.locked().iter().for_each(|&(start, pages)| self.shared.note(target.id, start, pages));
         for block in &mut blocks[first..] {

@@ -29,6 +29,8 @@ pub(super) struct Reader {
     in_swap: Vec<(u64, PageBits)>,
     /// The present pages in locked mappings, by block.
     locked: Vec<(u64, PageBits)>,
+    /// The present pages of private anonymous memory whose entries are clean, by block.
+    clean: Vec<(u64, PageBits)>,
 }
 
 /// Pages of a block that other processes may map: those of files and shared memory, and those that are copied when the
@@ -112,6 +114,7 @@ impl Reader {
         self.swapped.clear();
         self.in_swap.clear();
         self.locked.clear();
+        self.clean.clear();
         for place in &self.places {
             let mut block = BlockPages { start: place.start, ..BlockPages::default() };
             match place.by {
@@ -123,6 +126,8 @@ impl Reader {
                     let mask = masks.at(place.start);
                     huge(&mut block, entry, mask, zeros);
                     lock(&mut self.locked, &block, mask);
+                    let dirty = if entry.dirty { PageBits::ALL } else { PageBits::NONE };
+                    clean(&mut self.clean, &block, mask, dirty);
                     let writable = if entry.writable { PageBits::ALL } else { PageBits::NONE };
                     suspect(&mut self.suspects, &block, mask, writable);
                     see(seen, &block, FramesOf::from_first((!entry.special).then_some(entry.frame)));
@@ -154,6 +159,7 @@ impl Reader {
                         }
                         suspect(&mut self.suspects, block, mask, words.writable);
                         lock(&mut self.locked, block, mask);
+                        clean(&mut self.clean, block, mask, words.dirty);
                         see(seen, block, FramesOf::table(table, tables.address_mask));
                     }
                     Found::Leaf(leaf) => {
@@ -193,6 +199,13 @@ impl Reader {
         &self.locked
     }
 
+    /// The present pages of private anonymous memory whose entries are clean, by block, as they were read last.
+    pub(super) fn clean(&mut self) -> &[(u64, PageBits)] {
+        // Blocks with a page table are read after the others.
+        self.clean.sort_unstable_by_key(|(start, _)| *start);
+        &self.clean
+    }
+
     /// The pages that other processes may map too, as they were read last.
     pub(super) fn suspects(&self) -> &[Suspects] {
         &self.suspects
@@ -222,6 +235,14 @@ fn lock(locked: &mut Vec<(u64, PageBits)>, block: &BlockPages, mask: Mask) {
     }
 }
 
+/// Adds the pages of `block` that may have been freed lazily.
+fn clean(clean: &mut Vec<(u64, PageBits)>, block: &BlockPages, mask: Mask, dirty: PageBits) {
+    let pages = block.present & !block.unobservable & !dirty & !mask.file;
+    if !pages.is_empty() {
+        clean.push((block.start, pages));
+    }
+}
+
 /// Fills in a block that one entry maps.
 fn huge(block: &mut BlockPages, entry: HugeEntry, mask: Mask, zeros: &Zeros) {
     let device = entry.special && !mask.file.is_empty();
@@ -241,6 +262,7 @@ fn became_huge(leaf: Leaf, start: u64) -> Option<HugeEntry> {
         frame,
         accessed: leaf.young(),
         writable: true,
+        dirty: true,
         special: false,
     })
 }
