@@ -8,8 +8,9 @@ use std::time::Duration;
 pub struct MemoryUse {
     /// Resident bytes (RSS).
     pub resident: u64,
-    /// Resident bytes, with shared pages divided by the number of processes that share them (PSS).
-    pub proportional: u64,
+    /// Resident bytes, with shared pages divided by the number of processes that share them (PSS). `None` in new
+    /// recordings: the kernel stops the target for too long to tell.
+    pub proportional: Option<u64>,
     /// Bytes in swap.
     pub swapped: u64,
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::Pidfd;
+use crate::hold::held;
 use crate::names::memory_id;
-use crate::scheduling::Urgent;
 
 /// Which pages are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Refs {
 ///
 /// Pages of hugetlbfs and of devices are left. The kernel does not flush the TLB: an access by a translation that is
 /// cached does not set the bit. The kernel holds the lock of the process's memory map for writing meanwhile, so that
-/// its page faults wait. So that they do not wait for a processor as well, the thread is [`Urgent`] meanwhile.
+/// its page faults wait. The call cannot be split.
 ///
 /// # Errors
 /// `ESRCH` if the process has ended. Other errors of open(2) and write(2).
@@ -45,6 +45,5 @@ pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<
         Refs::Anonymous => b"2",
         Refs::Mapped => b"3",
     };
-    let _urgent = Urgent::begin();
-    file.write_all(value).map_err(failed)
+    held(|| file.write_all(value)).0.map_err(failed)
 }

@@ -24,6 +24,7 @@ pub mod cgroup;
 pub mod clear_refs;
 mod ends;
 mod gauges;
+pub mod hold;
 mod host;
 mod housekeeping;
 mod listing;

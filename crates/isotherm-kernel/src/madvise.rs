@@ -3,9 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use rustix::io::Errno;
+
+use crate::HUGE;
+use crate::hold::{LONGEST_HOLD, held};
 
 /// The maximum number of ranges in one call.
 ///
@@ -27,6 +32,16 @@ pub enum Advice {
 }
 
 impl Advice {
+    fn piece(self) -> &'static Piece {
+        let [cold, page_out, will_need, collapse] = &PIECES;
+        match self {
+            Self::Cold => cold,
+            Self::PageOut => page_out,
+            Self::WillNeed => will_need,
+            Self::Collapse => collapse,
+        }
+    }
+
     fn number(self) -> libc::c_int {
         match self {
             Self::Cold => libc::MADV_COLD,
@@ -47,6 +62,48 @@ impl Advice {
     }
 }
 
+/// How many bytes the next call gets, so that it holds the memory map of the target for no longer than
+/// [`LONGEST_HOLD`].
+#[derive(Debug)]
+struct Piece {
+    bytes: AtomicU64,
+    /// All pieces are multiples of this. Others than those of a huge page would split huge pages, which only reclaim,
+    /// as it is slow, may do.
+    least: u64,
+}
+
+impl Piece {
+    const fn new(first: u64, least: u64) -> Self {
+        Self { bytes: AtomicU64::new(first), least }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes in how long a call took that got so many bytes. The pieces after a call that took too long are smaller at
+    /// once. They become larger by an eighth with each call that got a whole piece and took less than half of the time.
+    fn took(&self, bytes: u64, took: Duration) {
+        let now = self.bytes();
+        let next = if took > LONGEST_HOLD {
+            let share = LONGEST_HOLD.as_secs_f64() / took.as_secs_f64();
+            (bytes.min(now) as f64 * share) as u64
+        } else if took < LONGEST_HOLD / 2 && bytes >= now {
+            now + (now / 8).max(self.least)
+        } else {
+            return;
+        };
+        self.bytes.store((next - next % self.least).clamp(self.least, MOST), Ordering::Relaxed);
+    }
+}
+
+/// No call gets more than this: a piece that takes no time is idle memory, and the next one may be in use.
+const MOST: u64 = 32 << 20;
+
+/// The pieces of each advice. The first ones are small: nothing is known of the machine.
+static PIECES: [Piece; 4] =
+    [Piece::new(8 << 20, HUGE), Piece::new(1 << 20, 256 << 10), Piece::new(8 << 20, HUGE), Piece::new(HUGE, HUGE)];
+
 /// A `struct iovec` whose address belongs to another process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,20 +112,67 @@ struct Span {
     length: usize,
 }
 
+/// The first part of these ranges for one call: at most [`RANGES_A_CALL`] of them, and at most so many bytes, or one
+/// range up to the next multiple of that size.
+fn first_part(ranges: &[AddrRange], piece: u64) -> Vec<AddrRange> {
+    let (mut part, mut left) = (Vec::with_capacity(ranges.len().min(RANGES_A_CALL)), piece);
+    for &range in ranges.iter().take(RANGES_A_CALL) {
+        if range.size() <= left {
+            left -= range.size();
+            part.push(range);
+            continue;
+        }
+        if part.is_empty() {
+            let end = (range.start() + 1).next_multiple_of(piece).min(range.end());
+            part.extend(AddrRange::new(range.start(), end));
+        }
+        break;
+    }
+    part
+}
+
 /// Gives the advice on `ranges` in the address space of `process`. Only the first [`RANGES_A_CALL`] ranges are passed.
+/// The kernel gets them in several calls, each of which holds the memory map for [`LONGEST_HOLD`] at most, by how long
+/// the calls before took.
 ///
 /// Returns how many ranges the kernel processed completely. It stops at the first range that fails.
 ///
 /// # Errors
 /// Returns the kernel's error if the first range fails.
 pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, advice: Advice) -> Result<usize, Errno> {
+    let mut rest: Vec<AddrRange> = ranges.into_iter().take(RANGES_A_CALL).collect();
+    let mut done = 0;
+    while let Some(&first) = rest.get(done) {
+        let part = first_part(&rest[done..], advice.piece().bytes());
+        let bytes: u64 = part.iter().map(|range| range.size()).sum();
+        let (result, took) = held(|| call(&process, &part, advice));
+        advice.piece().took(bytes, took);
+        match result {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(0) => break,
+            Ok(whole) if whole < part.len() => {
+                done += whole;
+                break;
+            }
+            // The call ended within a range.
+            Ok(1) if part[0].end() < first.end() => match AddrRange::new(part[0].end(), first.end()) {
+                Some(others) => rest[done] = others,
+                None => done += 1,
+            },
+            Ok(whole) => done += whole,
+        }
+    }
+    Ok(done)
+}
+
+/// One call. Returns how many of `ranges`, which are at most [`RANGES_A_CALL`], the kernel processed completely.
+fn call(process: &impl AsFd, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno> {
     let mut spans = [Span::default(); RANGES_A_CALL];
-    let mut count = 0;
     for (span, range) in spans.iter_mut().zip(ranges) {
         *span = Span { start: range.start() as usize, length: range.size() as usize };
-        count += 1;
     }
-    let spans = &spans[..count];
+    let spans = &spans[..ranges.len().min(RANGES_A_CALL)];
     // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. Its addresses belong
     // to `process`. If that is this process, the call is still sound, because no `Advice` changes the content of
     // memory.
@@ -91,4 +195,56 @@ pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, a
         whole
     });
     Ok(done.count())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+    use crate::{Pidfd, Scratch};
+
+    const MIB: u64 = 1 << 20;
+
+    fn range(start: u64, end: u64) -> AddrRange {
+        AddrRange::new(start, end).unwrap()
+    }
+
+    #[test]
+    fn no_call_gets_more_than_a_piece_and_a_long_range_is_cut_at_multiples_of_it() {
+        let (a, b, c) = (range(0, MIB), range(MIB, 2 * MIB), range(7 * MIB, 70 * MIB));
+        assert_eq!(first_part(&[a, b, c], 2 * MIB), [a, b]);
+        assert_eq!(first_part(&[a, b, c], MIB), [a]);
+        assert_eq!(first_part(&[c, a], 2 * MIB), [range(7 * MIB, 8 * MIB)]);
+        assert_eq!(first_part(&[range(8 * MIB, 70 * MIB)], 2 * MIB), [range(8 * MIB, 10 * MIB)]);
+        assert_eq!(first_part(&vec![range(0, 4096); 100], MIB).len(), RANGES_A_CALL);
+        assert_eq!(first_part(&[], MIB), []);
+    }
+
+    #[test]
+    fn pieces_shrink_at_once_after_a_call_that_took_too_long_and_grow_slowly_to_a_bound() {
+        let piece = Piece::new(16 * MIB, HUGE);
+        piece.took(16 * MIB, LONGEST_HOLD * 4);
+        assert_eq!(piece.bytes(), 4 * MIB);
+        piece.took(4 * MIB, LONGEST_HOLD * 100);
+        assert_eq!(piece.bytes(), HUGE, "no huge page is split");
+        piece.took(4096, Duration::ZERO);
+        assert_eq!(piece.bytes(), HUGE, "a call of little says nothing");
+        let piece = Piece::new(16 * MIB, HUGE);
+        piece.took(16 * MIB, Duration::ZERO);
+        assert_eq!(piece.bytes(), 18 * MIB);
+        (0..100).for_each(|_| piece.took(MOST, Duration::ZERO));
+        assert_eq!(piece.bytes(), MOST);
+    }
+
+    #[test]
+    fn ranges_that_take_several_calls_are_all_processed_and_an_unmapped_one_ends_it() {
+        let own = Pidfd::open(std::process::id()).unwrap();
+        let memory = Scratch::new(100 * MIB).unwrap();
+        let at = memory.start();
+        let ranges = [range(at, at + 90 * MIB), range(at + 95 * MIB, at + 96 * MIB)];
+        assert_eq!(advise(&own, ranges, Advice::Cold), Ok(2));
+        assert_eq!(advise(&own, [ranges[1], range(0, 4096), ranges[0]], Advice::Cold), Ok(1));
+        assert_eq!(advise(&own, [range(0, 4096), ranges[0]], Advice::Cold), Err(Errno::NOMEM));
+        assert_eq!(advise(&own, [], Advice::Cold), Ok(0));
+    }
 }

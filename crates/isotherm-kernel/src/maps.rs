@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use isotherm_core::{AddrRange, LONGEST_NAME, Mapping, Permissions, end_of};
 
+use crate::hold::HeldFile;
+
 /// The first address of the kernel's half of the address space on x86-64. `[vsyscall]` lies above it.
 pub(crate) const KERNEL_SPACE: u64 = 1 << 63;
 
@@ -47,7 +49,7 @@ pub(crate) enum Line<'a> {
 /// # Errors
 /// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
 pub(crate) fn read_lines(file: impl Read, mut each: impl FnMut(Line<'_>)) -> io::Result<()> {
-    let mut reader = BufReader::with_capacity(BUFFER, file);
+    let mut reader = BufReader::with_capacity(BUFFER, HeldFile(file));
     let mut line = Vec::new();
     let (mut is_user, mut last_end) = (false, 0);
     while read_line(&mut reader, &mut line)? {

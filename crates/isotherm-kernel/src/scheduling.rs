@@ -1,5 +1,7 @@
 //! How the calling thread is scheduled, and which memory stays in memory.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::marker::PhantomData;
 
@@ -25,33 +27,70 @@ pub fn nice() -> io::Result<i32> {
     Ok(getpriority_process(Some(this_thread()))?)
 }
 
-/// The nice value of a thread that must not wait for a processor.
+/// The nice value of a thread that must not wait for a processor, where it cannot have a real-time priority.
 pub const URGENT: i32 = -10;
 
-/// While this lives, the calling thread has the nice value [`URGENT`], where that is allowed and lowers it.
+/// While this lives, the calling thread does not wait for a processor, where that is allowed: it has the lowest
+/// real-time priority (`SCHED_RR`), or else the nice value [`URGENT`]. A nice value alone does not suffice where the
+/// kernel groups threads by session (`autogroup` in `sched(7)`).
+///
+/// It is for calls of some milliseconds: other threads wait meanwhile.
 #[derive(Debug)]
 pub struct Urgent {
-    before: Option<i32>,
+    before: Before,
     /// It belongs to the thread that made it.
     _thread: PhantomData<*const ()>,
 }
 
+/// What the end of an [`Urgent`] sets again.
+#[derive(Debug)]
+enum Before {
+    Nothing,
+    Nice(i32),
+    /// The policy, whose priority is 0.
+    Policy(libc::c_int),
+}
+
 impl Urgent {
-    /// Lowers the nice value of the calling thread.
+    /// Raises the priority of the calling thread.
     #[must_use]
     pub fn begin() -> Self {
-        let before = nice().ok().filter(|&nice| nice > URGENT && set_nice(URGENT).is_ok());
+        let nice = || nice().ok().filter(|&nice| nice > URGENT && set_nice(URGENT).is_ok());
+        let before = match policy() {
+            Some(policy) if set_policy(libc::SCHED_RR | policy & libc::SCHED_RESET_ON_FORK, 1) => {
+                Before::Policy(policy)
+            }
+            Some(_) => nice().map_or(Before::Nothing, Before::Nice),
+            None => Before::Nothing,
+        };
         Self { before, _thread: PhantomData }
     }
 }
 
 impl Drop for Urgent {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            // Raising the value needs no privilege.
-            let _ = set_nice(before);
+        // Lowering a priority needs no privilege.
+        match self.before {
+            Before::Nothing => {}
+            Before::Nice(before) => _ = set_nice(before),
+            Before::Policy(policy) => _ = set_policy(policy, 0),
         }
     }
+}
+
+/// The policy of the calling thread, with its flag. `None` if it has a real-time priority, or a deadline.
+fn policy() -> Option<libc::c_int> {
+    // SAFETY: the call reads and writes no memory of this process.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    let fair = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
+    fair.contains(&(policy & !libc::SCHED_RESET_ON_FORK)).then_some(policy)
+}
+
+/// Sets the policy of the calling thread. Its nice value stays. Returns whether that is allowed.
+fn set_policy(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
+    let priority = libc::sched_param { sched_priority };
+    // SAFETY: the kernel reads the structure during the call, and writes no memory of this process.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
 }
 
 /// Binds the calling thread to processors, which are below [`MOST_CPUS`].
@@ -96,14 +135,24 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_thread_has_its_own_nice_value_again_afterwards() {
-        let before = nice().unwrap();
-        let urgent = Urgent::begin();
-        let during = nice().unwrap();
-        drop(urgent);
-        assert_eq!(nice().unwrap(), before);
-        // Without the privilege, nothing changes.
-        assert!(during == before.min(URGENT) || during == before, "{during}, and {before} before");
+    fn an_urgent_thread_is_scheduled_as_before_afterwards() {
+        let of_thread = || {
+            std::thread::spawn(|| {
+                set_nice((nice().unwrap() + 3).min(19)).unwrap();
+                let now = || (policy(), nice().unwrap());
+                let before = now();
+                let urgent = Urgent::begin();
+                let (policy, nice) = now();
+                let inner = Urgent::begin();
+                drop(inner);
+                assert_eq!(now(), (policy, nice), "one within another changes nothing");
+                drop(urgent);
+                assert_eq!(now(), before);
+                // Without the privilege, nothing changes.
+                assert!(policy.is_none() || nice == URGENT || (policy, nice) == before, "{policy:?} {nice} {before:?}");
+            })
+        };
+        of_thread().join().unwrap();
     }
 
     #[test]

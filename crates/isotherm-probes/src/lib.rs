@@ -22,7 +22,7 @@ pub mod stacks;
 #[cfg(target_arch = "x86_64")]
 mod watched;
 
-pub use refs::{RefsError, RefsProbe};
+pub use refs::{MOST_PAUSE, RefsError, RefsProbe, expected_pause};
 
 /// Compiles and runs the example in the README.
 #[cfg(doctest)]

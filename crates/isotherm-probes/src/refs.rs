@@ -6,18 +6,24 @@
 //!   The survey reports these bytes. For a sample, a mapping counts as accessed if any page of it was referenced.
 //! - Each survey, and each round of samples, walks all page tables of the process twice. The cost grows with the size
 //!   of the process; a longer interval lowers it.
+//! - While the kernel walks page tables, the process cannot map or unmap memory, and some of its page faults wait. A
+//!   clear of all memory, and a read of one mapping, cannot be split. The probe leaves a process out if such a call is
+//!   [expected](expected_pause) to take more than [`MOST_PAUSE`], or than [another bound](RefsProbe::with_most_pause).
 //! - The kernel does not flush the TLB when it clears referenced bits. A small mapping whose translations all stay in
 //!   the TLB can look idle although it is in use.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use isotherm_core::survey::{Kinds, MappingRead, MappingSurvey, Unseen};
 use isotherm_core::{
-    AccessProbe, AddrRange, BoxError, Granularity, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
+    AccessProbe, AddrRange, BoxError, Granularity, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
+    units,
 };
-use isotherm_kernel::{MappingUse, Pidfd, Unreadable, memory_id, read_mapping_uses};
+use isotherm_kernel::hold::held;
+use isotherm_kernel::{MappingUse, Pidfd, Unreadable, memory_id, read_mapping_uses, resident};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -46,9 +52,35 @@ pub enum RefsError {
     /// The target is not a process.
     #[error("{0} is not a process, and the refs probe can only watch processes (use another probe)")]
     NotAProcess(TargetId),
+    /// A call would keep the only target from mapping memory for too long.
+    #[error("{}", too_long(*.0, *.1))]
+    Pause(TargetId, Duration),
     /// The referenced bits are wrong.
     #[error("a page was {0}: this kernel does not keep referenced bits as proc(5) says (use another probe)")]
     Untrue(&'static str),
+}
+
+/// No call is made that is expected to keep a target from mapping memory for longer, unless that is allowed.
+pub const MOST_PAUSE: Duration = Duration::from_millis(100);
+
+const GIB: f64 = (1 << 30) as f64;
+
+/// How long the kernel is expected to hold the memory map of a process for one call: for a read of its largest mapping
+/// in `smaps`, 20 ms for each GiB that is resident, or for a clear of all of its memory, 8 ms for each GiB and 1 µs for
+/// each mapping, by which takes longer (Linux 6.18 on a virtual machine; `bench/latency`). Huge pages take less.
+pub fn expected_pause(resident: u64, mappings: &[Mapping]) -> Duration {
+    let largest = mappings.iter().map(|mapping| mapping.range.size()).max().unwrap_or_default().min(resident);
+    let read = largest as f64 / GIB * 20e-3;
+    let clear = resident as f64 / GIB * 8e-3 + mappings.len() as f64 * 1e-6;
+    Duration::from_secs_f64(read.max(clear))
+}
+
+fn too_long(target: TargetId, pause: Duration) -> String {
+    let pause = units::duration(Duration::from_millis(pause.as_millis() as u64));
+    format!(
+        "one call of the probe refs would keep {target} from mapping memory for about {pause}, by its size, which is \
+         too long (use the probe bpf, or allow it by --allow-pauses)"
+    )
 }
 
 fn fix(error: &io::Error) -> &'static str {
@@ -59,10 +91,12 @@ fn fix(error: &io::Error) -> &'static str {
 }
 
 /// Reads from `clear_refs` and `smaps` which mappings were accessed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RefsProbe {
     /// Whether mappings are surveyed, and not sampled.
     surveys: bool,
+    /// No call is made that is expected to keep a target from mapping memory for longer.
+    most_pause: Duration,
     targets: Vec<Target>,
     /// The number of mappings with referenced pages that were cleared.
     clears: u64,
@@ -79,6 +113,12 @@ struct Target {
     surveyed: Vec<MappingRead>,
 }
 
+impl Default for RefsProbe {
+    fn default() -> Self {
+        Self { surveys: false, most_pause: MOST_PAUSE, targets: Vec::new(), clears: 0 }
+    }
+}
+
 /// Whether a target can be watched.
 #[derive(Debug)]
 enum State {
@@ -86,6 +126,8 @@ enum State {
     Open { clear_refs: File, process: Pidfd, id: u32 },
     /// The target has ended. The next update of the targets leaves it out.
     Ended,
+    /// A call would take so long. Its memory is unobservable until the next update, which looks again.
+    TooLarge(Duration),
     /// It could not be opened, read or cleared. Its memory is unobservable until the next update, which opens it again.
     Failed,
 }
@@ -119,7 +161,7 @@ impl State {
         match self {
             Self::Open { id, .. } => *id != memory_id(Path::new("/"), pid),
             Self::Ended => false,
-            Self::Failed => true,
+            Self::Failed | Self::TooLarge(_) => true,
         }
     }
 
@@ -150,6 +192,30 @@ impl RefsProbe {
     #[must_use]
     pub fn with_survey(self, surveys: bool) -> Self {
         Self { surveys, ..self }
+    }
+
+    /// The same probe, which makes calls that are expected to keep a target from mapping memory for so long.
+    /// [`MOST_PAUSE`] is the default; `Duration::MAX` watches processes of any size.
+    #[must_use]
+    pub fn with_most_pause(self, most_pause: Duration) -> Self {
+        Self { most_pause, ..self }
+    }
+
+    /// Opens a target, if it is to be opened and is not too large.
+    ///
+    /// # Errors
+    /// Fails if access is not permitted, or if it is too large.
+    fn open(&self, target: &mut Target, mappings: &[Mapping]) -> Result<(), RefsError> {
+        target.open_again()?;
+        if self.most_pause == Duration::MAX || !matches!(target.state, State::Open { .. }) {
+            return Ok(());
+        }
+        let pause = expected_pause(resident(Path::new("/"), target.pid).unwrap_or_default(), mappings);
+        if pause <= self.most_pause {
+            return Ok(());
+        }
+        target.state = State::TooLarge(pause);
+        Err(RefsError::Pause(target.id, pause))
     }
 
     /// Tests the probe on this process: clears the referenced bits, touches pages, and reads the bits again.
@@ -194,7 +260,7 @@ impl AccessProbe for RefsProbe {
                 Some(i) => known.swap_remove(i),
                 None => Target::new(space)?,
             };
-            match target.open_again() {
+            match self.open(&mut target, &space.mappings) {
                 // One of several targets does not end the run of the others. Its memory is unobservable.
                 Err(error) if targets.len() == 1 => return Err(error.into()),
                 _ => self.targets.push(target),
@@ -207,7 +273,7 @@ impl AccessProbe for RefsProbe {
         for space in joined {
             let mut target = Target::new(space)?;
             // One that cannot be opened is opened again at the next update.
-            let _ = target.open_again();
+            let _ = self.open(&mut target, &space.mappings);
             self.targets.push(target);
         }
         Ok(())
@@ -215,7 +281,7 @@ impl AccessProbe for RefsProbe {
 
     fn clear(&mut self, _samples: &[Sample]) -> Result<(), BoxError> {
         for target in &mut self.targets {
-            target.state.with(|file| file.write_all(CLEAR_ALL));
+            target.state.with(|file| held(|| file.write_all(CLEAR_ALL)).0);
         }
         Ok(())
     }
@@ -246,13 +312,13 @@ impl MappingSurvey for RefsProbe {
         let pid = target.pid;
         let maps = target.state.with(|file| {
             let maps = smaps(pid)?;
-            file.write_all(CLEAR_ALL)?;
+            held(|| file.write_all(CLEAR_ALL)).0?;
             Ok(maps)
         });
         let Some(maps) = maps else {
             // Memory that cannot be read at the moment is not idle. It is what it was, and cannot be observed.
             let unobserved = |read: &MappingRead| MappingRead { accessed: 0, unobservable: read.present, ..*read };
-            let is_there = matches!(target.state, State::Failed);
+            let is_there = matches!(target.state, State::Failed | State::TooLarge(_));
             return Ok(if is_there { target.surveyed.iter().map(unobserved).collect() } else { Vec::new() });
         };
         let read =
@@ -261,6 +327,13 @@ impl MappingSurvey for RefsProbe {
         self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
         target.surveyed.clone_from(&read);
         Ok(read)
+    }
+
+    fn left_out(&self) -> Option<String> {
+        self.targets.iter().find_map(|target| match target.state {
+            State::TooLarge(pause) => Some(format!("{} is not observed: {}", target.id, too_long(target.id, pause))),
+            State::Open { .. } | State::Ended | State::Failed => None,
+        })
     }
 }
 
@@ -303,7 +376,7 @@ impl Target {
     }
 
     fn answer(&self, addr: u64) -> Observation {
-        if let State::Failed = self.state {
+        if let State::Failed | State::TooLarge(_) = self.state {
             return Observation::Unobservable;
         }
         let passed = self.mappings.partition_point(|(range, _)| range.end() <= addr);
@@ -343,8 +416,6 @@ fn path(pid: u32, name: &str) -> PathBuf {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use isotherm_core::AddrRange;
-
     use super::*;
 
     #[test]
@@ -354,5 +425,19 @@ mod tests {
         let found = read(&maps[0]);
         assert_eq!(Some(found.range), AddrRange::new(0x100_0000, 0x200_0000));
         assert_eq!((found.present, found.accessed, found.kinds.lazily_freed), (4 << 20, 2 << 20, 4 << 20));
+    }
+
+    #[test]
+    fn the_expected_pause_follows_the_largest_mapping_the_memory_and_the_number_of_mappings() {
+        let gib = 1_u64 << 30;
+        let of = |start: u64, size: u64| AddrRange::new(start, start + size).map(Mapping::anonymous);
+        let one: Vec<Mapping> = of(0, 64 * gib).into_iter().collect();
+        assert_eq!(expected_pause(4 * gib, &one), Duration::from_millis(80), "what is resident is read");
+        let four: Vec<Mapping> = (0..4).filter_map(|nth| of(nth * gib, gib)).collect();
+        let pause = expected_pause(4 * gib, &four);
+        assert!(pause > Duration::from_millis(31) && pause < Duration::from_millis(33), "{pause:?}");
+        let many: Vec<Mapping> = (0..60_000).filter_map(|nth| of(nth << 13, 4096)).collect();
+        assert!(expected_pause(60_000 << 12, &many) > Duration::from_millis(60));
+        assert_eq!(expected_pause(0, &[]), Duration::ZERO);
     }
 }

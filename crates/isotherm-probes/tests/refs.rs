@@ -1,7 +1,8 @@
 //! The `refs` probe on a real process of the same user.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use isotherm_core::survey::MappingRead;
 use isotherm_core::{AccessProbe, AddressSpace, Granularity, Observation, Sample};
@@ -88,6 +89,27 @@ fn a_touched_mapping_is_accessed_and_an_untouched_one_is_idle() {
     probe.clear(&samples).unwrap();
     probe.read(&samples, &mut answers).unwrap();
     assert_eq!(answers, [Observation::Idle; 2], "a target that has ended is idle");
+}
+
+#[test]
+fn a_target_that_would_wait_for_too_long_is_refused_alone_and_left_out_among_others() {
+    let mut children = [installed_or_skip!(toucher()), installed_or_skip!(toucher())];
+    children.iter_mut().for_each(|child| _ = child.stdout.take().unwrap().read(&mut [0]).unwrap());
+    let mut processes = Processes::new(children.iter().map(Child::id), false).unwrap();
+    let spaces = processes.read_targets().unwrap();
+    let mut strict = RefsProbe::new().with_survey(true).with_most_pause(Duration::ZERO);
+    let refused = strict.update(&spaces[..1]).unwrap_err().to_string();
+    assert!(refused.contains("from mapping memory for about") && refused.contains("--allow-pauses"), "{refused}");
+    strict.update(&spaces).unwrap();
+    let survey = strict.mapping_survey().unwrap();
+    assert!(survey.read_and_clear(&spaces[0]).unwrap().is_empty());
+    assert!(survey.left_out().unwrap().contains("is not observed"), "{:?}", survey.left_out());
+    let mut lenient = RefsProbe::new().with_survey(true).with_most_pause(Duration::MAX);
+    lenient.update(&spaces).unwrap();
+    let survey = lenient.mapping_survey().unwrap();
+    assert!(!survey.read_and_clear(&spaces[0]).unwrap().is_empty() && survey.left_out().is_none());
+    children.iter_mut().for_each(|child| drop(child.stdin.take()));
+    children.iter_mut().for_each(|child| _ = child.wait().unwrap());
 }
 
 #[test]

@@ -171,6 +171,11 @@ table! {
         "not_afforded" => not_afforded: Option<NotAfforded>,
         /// mapped bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
+        /// the longest call since the last snapshot for which the kernel held the memory map of a target, so that the
+        /// target could wait for it, in nanoseconds; null in older recordings, and if the source does not tell
+        "longest_hold_ns" => longest_hold_ns: Option<u64>,
+        /// all such calls since the last snapshot together, in nanoseconds; null as `longest_hold_ns`
+        "holds_ns" => holds_ns: Option<u64>,
     }
 }
 
@@ -323,9 +328,11 @@ table! {
         "id" => id: Id,
         /// resident bytes (RSS)
         "resident_bytes" => resident_bytes: u64,
-        /// resident bytes, of which those that several processes share are divided among them (PSS)
-        "proportional_bytes" => proportional_bytes: u64,
-        /// bytes in swap
+        /// resident bytes, of which those that several processes share are divided among them (PSS), by the kernel's
+        /// `/proc/PID/smaps_rollup`; null in recordings of versions that do not read it, because the target waits for
+        /// it
+        "proportional_bytes" => proportional_bytes: Option<u64>,
+        /// bytes in swap; without shared memory in swap, which older recordings include
         "swapped_bytes" => swapped_bytes: u64,
     }
 }

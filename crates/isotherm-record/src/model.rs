@@ -202,15 +202,22 @@ pub struct Cost {
     pub not_afforded: Option<NotAfforded>,
     /// Mapped bytes that could not be observed.
     pub unobservable_bytes: u64,
+    /// The longest call since the last snapshot for which the kernel held the memory map of a target. `None` if that is
+    /// not known, as in older recordings.
+    pub longest_hold_ns: Option<u64>,
+    /// All such calls since the last snapshot together.
+    pub holds_ns: Option<u64>,
 }
 
 impl Cost {
     /// Adds the cost of another snapshot. Counts and times are summed; one that is not known counts as zero, unless
-    /// both are not known. The pages read in a round and the bytes that could not be observed become the larger of
-    /// both.
+    /// both are not known. The pages read in a round, the bytes that could not be observed and the longest hold become
+    /// the larger of both.
     pub fn add(&mut self, other: &Self) {
         self.sampled_rounds = sum(self.sampled_rounds, other.sampled_rounds, u32::saturating_add);
         self.other_cpu_ns = sum(self.other_cpu_ns, other.other_cpu_ns, u64::saturating_add);
+        self.longest_hold_ns = sum(self.longest_hold_ns, other.longest_hold_ns, u64::max);
+        self.holds_ns = sum(self.holds_ns, other.holds_ns, u64::saturating_add);
         self.limited = sum(self.limited, other.limited, |one, other| one || other);
         self.not_afforded = sum(self.not_afforded, other.not_afforded, NotAfforded::or);
         self.rounds = self.rounds.saturating_add(other.rounds);

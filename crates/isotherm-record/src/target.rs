@@ -166,6 +166,8 @@ impl From<Cost> for columns::Cost {
             limited: cost.limited,
             not_afforded: cost.not_afforded.map(Into::into),
             unobservable_bytes: cost.unobservable_bytes,
+            longest_hold_ns: cost.longest_hold_ns,
+            holds_ns: cost.holds_ns,
         }
     }
 }
@@ -196,6 +198,8 @@ impl From<columns::Cost> for Cost {
             limited: cost.limited,
             not_afforded: cost.not_afforded.map(Into::into),
             unobservable_bytes: cost.unobservable_bytes,
+            longest_hold_ns: cost.longest_hold_ns,
+            holds_ns: cost.holds_ns,
         }
     }
 }

@@ -360,7 +360,7 @@ fn did(time: Duration, scheme: &str, pid: u32, done: u64) -> Activity {
     let total = Statistics { applications: done, applied_bytes: done << 20, ..Statistics::default() };
     let report =
         Report { name: scheme.into(), action: Action::PageOut.into(), total, ..activity(2).schemes[0].clone() };
-    let used = MemoryUse { resident: u64::from(pid) << 20, proportional: 1, swapped: 0 };
+    let used = MemoryUse { resident: u64::from(pid) << 20, proportional: Some(1), swapped: 0 };
     Activity {
         time,
         schemes: vec![report],

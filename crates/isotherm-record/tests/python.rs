@@ -95,7 +95,7 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         unobservable_bytes: uint64 not null, regions: list<item: struct<id: {id} not null, start: uint64 not null, \
         end: uint64 not null, applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
         memory: list<item: struct<id: {id} not null, resident_bytes: uint64 not null, \
-        proportional_bytes: uint64 not null, swapped_bytes: uint64 not null> not null> not null, \
+        proportional_bytes: uint64, swapped_bytes: uint64 not null> not null> not null, \
         system: struct<total_bytes: uint64 not null, free_bytes: uint64 not null, available_bytes: uint64 not null, \
         swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null, \
         major_faults: uint64>"

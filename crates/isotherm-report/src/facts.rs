@@ -55,6 +55,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     }
     facts.push(how);
     facts.extend(summary.pace.line());
+    facts.extend(summary.pace.holds.map(|holds| holds.line()));
     facts
 }
 

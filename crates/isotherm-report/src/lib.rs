@@ -87,7 +87,7 @@ pub use kind::{Format, Kind};
 pub use measure::Measure;
 pub use options::{Options, Picture};
 pub use outside::{Outside, SwappedRange};
-pub use pace::{Pace, Pacing, Windows, shown_interval};
+pub use pace::{Holds, Pace, Pacing, Windows, shown_interval};
 pub use parts::{HOT, Parts};
 pub use placement::Placement;
 pub use punctuality::STARVED;

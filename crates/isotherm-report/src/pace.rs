@@ -35,6 +35,9 @@ pub struct Pace {
     /// The same CPU time over each 10 s that begin after the first 2 s. `None` if the recording is shorter.
     #[serde(skip)]
     pub windows: Option<Windows>,
+    /// For how long calls held the memory maps of targets. `None` if the recording does not tell.
+    #[serde(skip)]
+    pub holds: Option<Holds>,
     /// Whether the recording has no samples.
     #[serde(skip)]
     unsampled: bool,
@@ -44,6 +47,29 @@ pub struct Pace {
     /// What the budget did not suffice for, most of the time.
     #[serde(skip)]
     not_afforded: NotAfforded,
+}
+
+/// For how long calls of isotherm held the memory maps of targets, so that targets could wait for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// The longest call, in nanoseconds.
+    pub longest_ns: u64,
+    /// All calls together, in nanoseconds.
+    pub sum_ns: u64,
+    /// The time of the snapshots that tell.
+    over: Duration,
+}
+
+impl Holds {
+    /// The holds in one line: `the memory map of a target was held for 1.9 ms at most, and 0.2 % of the time`.
+    pub fn line(&self) -> String {
+        let share_of_time = self.sum_ns as f64 / (self.over.as_nanos() as f64).max(1.0);
+        format!(
+            "the memory map of a target was held for {} at most, and {} of the time",
+            shown_interval(Duration::from_nanos(self.longest_ns)),
+            share(share_of_time * 100.0)
+        )
+    }
 }
 
 /// CPU time over each 10 s, in per cent of one CPU.
@@ -156,6 +182,7 @@ pub struct Pacing {
     /// Whether a snapshot tells how many rounds had samples.
     tells_samples: bool,
     spent: Vec<Spent>,
+    holds: Option<Holds>,
     /// The time that the snapshots cover, and of it the time in which the budget made intervals longer.
     covered: (Duration, Duration),
     /// For how long the budget did not suffice for surveys, samples, readings of the mappings, and clears.
@@ -192,6 +219,12 @@ impl Pacing {
             None => self.spent.push(Spent { from, to, cpu: cost.cpu_time() }),
         }
         self.covered.0 += elapsed;
+        if let Some((longest, sum)) = cost.longest_hold_ns.zip(cost.holds_ns) {
+            let holds = self.holds.get_or_insert_default();
+            holds.longest_ns = holds.longest_ns.max(longest);
+            holds.sum_ns = holds.sum_ns.saturating_add(sum);
+            holds.over += elapsed;
+        }
         if cost.limited == Some(true) {
             self.covered.1 += elapsed;
         }
@@ -232,6 +265,7 @@ impl Pacing {
             cpu_percent: self.cpu_percent(),
             budget_percent: self.budget,
             windows: Windows::of(self.over_windows()),
+            holds: self.holds,
             unsampled: self.tells_samples && self.gaps.is_empty(),
             limited: mostly(self.covered.1),
             not_afforded: NotAfforded { surveys, samples, mappings, clears },
@@ -294,6 +328,22 @@ mod tests {
             from = to;
         }
         pacing
+    }
+
+    #[test]
+    fn holds_are_the_longest_and_a_share_of_the_time_of_the_snapshots_that_tell() {
+        let mut pacing = Pacing::default();
+        let known = |longest, sum| Cost { longest_hold_ns: Some(longest), holds_ns: Some(sum), ..Cost::default() };
+        let costs = [known(1_900_000, 4_000_000), Cost::default(), known(200_000, 6_000_000)];
+        for (nth, cost) in (0..).zip(costs) {
+            pacing.snapshot(Duration::from_secs(nth), Duration::from_secs(nth + 1), &cost);
+        }
+        let line = pacing.finish().holds.map(|holds| holds.line());
+        assert_eq!(
+            line.as_deref(),
+            Some("the memory map of a target was held for 1.9 ms at most, and 0.5 % of the time")
+        );
+        assert_eq!(Pacing::default().finish().holds, None);
     }
 
     #[test]

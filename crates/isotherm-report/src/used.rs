@@ -14,7 +14,7 @@ use crate::summary::Summary;
 /// The memory in use, by the activities of a selection.
 #[derive(Default)]
 pub(crate) struct Used {
-    /// For each target its proportional bytes, and its bytes in swap at the end.
+    /// For each target its proportional bytes, if they are known, and its bytes in swap at the end.
     targets: HashMap<TargetId, (Course, u64)>,
     /// The proportional bytes of each group, by its place. A mapping has none.
     groups: HashMap<usize, Course>,
@@ -39,7 +39,7 @@ impl Used {
                 let (course, swapped) = used.targets.entry(id).or_default();
                 *swapped = memory.swapped;
                 for course in group.into_iter().chain([course]) {
-                    course.add(activity.time, elapsed, Some(memory.proportional));
+                    course.add(activity.time, elapsed, memory.proportional);
                 }
             }
         }
@@ -50,15 +50,20 @@ impl Used {
     pub(crate) fn write(&self, summary: &mut Summary) {
         for target in &mut summary.targets {
             let used = self.targets.get(&target.id);
-            target.proportional_bytes = used.map(|(course, _)| course.mean());
+            target.proportional_bytes = used.and_then(|(course, _)| mean(course));
             target.total.surveyed.swapped_bytes = used.map(|(_, swapped)| *swapped);
         }
         for group in &mut summary.groups {
-            group.proportional_bytes = self.groups.get(&group.place).map(Course::mean);
+            group.proportional_bytes = self.groups.get(&group.place).and_then(mean);
         }
         if !self.targets.is_empty() {
             let swapped = self.targets.values().map(|(_, swapped)| *swapped);
             summary.total.surveyed.swapped_bytes = Some(swapped.fold(0, u64::saturating_add));
         }
     }
+}
+
+/// The mean of what is known. `None` if nothing is.
+fn mean(course: &Course) -> Option<u64> {
+    (!course.known().is_zero()).then(|| course.mean())
 }

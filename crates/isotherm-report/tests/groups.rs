@@ -267,7 +267,7 @@ fn pages_count_once_in_the_group_of_all_targets_where_the_recording_tells() {
 #[test]
 fn a_group_has_the_proportional_memory_of_its_processes_while_they_live() {
     let mut source = build();
-    let used = |pid| (process(pid), MemoryUse { resident: 80 * MIB, proportional: 70 * MIB, swapped: 0 });
+    let used = |pid| (process(pid), MemoryUse { resident: 80 * MIB, proportional: Some(70 * MIB), swapped: 0 });
     let activity = |second, memory| Activity {
         time: Duration::from_secs(second),
         schemes: vec![],

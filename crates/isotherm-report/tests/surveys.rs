@@ -176,7 +176,7 @@ fn with_memory(mut source: Made, used: &[(u32, u64, u64)]) -> Made {
             let of = |&(pid, resident, proportional): &(u32, u64, u64)| {
                 (
                     made::process(pid),
-                    MemoryUse { resident: resident * MIB, proportional: proportional * MIB, swapped: 0 },
+                    MemoryUse { resident: resident * MIB, proportional: Some(proportional * MIB), swapped: 0 },
                 )
             };
             Activity {

@@ -31,7 +31,7 @@ fn machine() -> Surroundings {
         target_options: Some("--pid 1234".into()),
         swap: Some(Swap { total_bytes: 1 << 30, free_bytes: 1 << 30 }),
         transparent_huge_pages: Some("madvise".into()),
-        anonymous: Some(AnonymousMemory { bytes: 64 * MIB, huge_bytes: 0 }),
+        anonymous: Some(AnonymousMemory { bytes: 64 * MIB, huge_bytes: Some(0) }),
         cgroup: Some(Cgroup {
             path: "/system.slice/demo.service".into(),
             directory: Some("/sys/fs/cgroup/system.slice/demo.service".into()),

@@ -344,9 +344,9 @@ fn memory_and_regions_are_those_of_the_selected_target_and_addresses() {
     }
     let resident = source.activities[0].memory[0].1.resident;
     let all = schemes(&source, &Selection::default());
-    assert_eq!(all.over_time[0].used().unwrap()[0], 2 * resident);
+    assert_eq!(all.over_time[0].used()[0], Some(2 * resident));
     let one = schemes(&source, &Selection { target: Some(SelectedTarget::Process(5)), ..Selection::default() });
-    assert_eq!(one.over_time[0].used().unwrap()[0], resident);
+    assert_eq!(one.over_time[0].used()[0], Some(resident));
     let regions = |view: &Schemes| view.schemes[0].last.as_ref().unwrap().regions.len();
     assert_eq!((regions(&all), regions(&one)), (14, 1));
     // The upper half of the first region, and the lower half of the second.

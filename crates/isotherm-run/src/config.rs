@@ -47,6 +47,9 @@ pub struct RunConfig {
     /// The longest time for which page faults of a target may wait while such memory is observed, if `shared` is
     /// [`SharedMemory::Auto`].
     pub shared_hold: Duration,
+    /// Whether the probe `refs` may keep a target from mapping memory for longer than 100 ms
+    /// ([`MOST_PAUSE`](isotherm_probes::MOST_PAUSE)). If not, larger targets are not watched with it.
+    pub allow_pauses: bool,
     /// Whether the sampling and the aggregation interval adapt to the observed accesses, if the attributes set neither.
     pub intervals: IntervalsChoice,
     /// The share of accesses that samples should find, if the intervals adapt. `None` is the default. With fixed
@@ -220,8 +223,8 @@ impl ProbeChoice {
 pub struct SchemeOptions {
     /// The schemes, or the file that holds them.
     pub schemes: SchemeSource,
-    /// Whether activities say how much memory the targets use. A look at a large process takes long; looks take at
-    /// most a thousandth of the time of one CPU.
+    /// Whether activities say how much memory the targets use. Looks at them take at most a thousandth of the time of
+    /// one CPU.
     pub memory_use: bool,
 }
 
@@ -245,6 +248,7 @@ impl RunConfig {
             survey: SurveyChoice::Auto,
             shared: SharedMemory::Auto,
             shared_hold: SharedLimits::default().longest_hold,
+            allow_pauses: false,
             intervals: IntervalsChoice::Auto,
             intervals_goal: None,
             budget: None,

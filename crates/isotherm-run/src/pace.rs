@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use isotherm_core::{Looks, MOST_JOIN, Pace, Pacer, StepWork};
+use isotherm_kernel::hold::{HoldAccount, Holds};
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::NotAfforded;
 
@@ -14,18 +15,21 @@ use isotherm_record::NotAfforded;
 /// Sinks, and threads that iterate over [`Events`](crate::Events), are counted without it. It is for threads of the
 /// program that work for the run otherwise, such as one that draws what a sink has found.
 #[derive(Clone, Debug, Default)]
-pub struct HelperCpu(
+pub struct HelperCpu {
     /// In nanoseconds, since it was taken last.
-    Arc<AtomicU64>,
-);
+    cpu: Arc<AtomicU64>,
+    /// For how long the threads of the run held memory maps of targets.
+    holds: HoldAccount,
+}
 
 impl HelperCpu {
     fn take(&self) -> Duration {
-        Duration::from_nanos(self.0.swap(0, Ordering::Relaxed))
+        Duration::from_nanos(self.cpu.swap(0, Ordering::Relaxed))
     }
 
     /// Measures the calling thread from now on.
     pub fn thread(&self) -> HelperThread {
+        self.holds.charge_this_thread();
         HelperThread { sum: self.clone(), counted: monitor_cpu_time() }
     }
 }
@@ -48,7 +52,7 @@ impl HelperThread {
     pub(crate) fn count_without(&mut self, exempt: Duration) {
         let now = monitor_cpu_time();
         let spent = now.saturating_sub(std::mem::replace(&mut self.counted, now)).saturating_sub(exempt);
-        self.sum.0.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+        self.sum.cpu.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
     }
 }
 
@@ -118,6 +122,7 @@ pub(crate) struct CpuMeter {
 
 impl CpuMeter {
     pub(crate) fn new(helpers: HelperCpu) -> Self {
+        helpers.holds.charge_this_thread();
         Self {
             helpers,
             helped: Duration::ZERO,
@@ -149,6 +154,11 @@ impl CpuMeter {
     /// The CPU time of the last step without that of rounds.
     pub(crate) fn last_step_without_rounds(&self) -> Duration {
         self.rest
+    }
+
+    /// For how long all threads of the run held memory maps of targets since the last call.
+    pub(crate) fn take_holds(&self) -> Holds {
+        self.helpers.holds.take()
     }
 
     /// The CPU time of the helper threads since the last call.

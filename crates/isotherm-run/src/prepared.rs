@@ -3,10 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions};
-use isotherm_kernel::{Part, PhysicalMemory, Processes, Selection, Selector, TargetError, bit_prices, unix_ns};
+use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions, TargetId, units};
+use isotherm_kernel::hold::LONGEST_HOLD;
+use isotherm_kernel::{
+    Part, PhysicalMemory, Pidfd, Processes, Selection, Selector, TargetError, bit_prices, mappings_of, resident,
+    unix_ns,
+};
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::stacks::StackTracer;
+use isotherm_probes::{MOST_PAUSE, expected_pause};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
@@ -109,6 +114,7 @@ impl Prepared {
             survey,
             shared,
             shared_hold,
+            allow_pauses,
             budget,
             stacks,
             intervals,
@@ -140,7 +146,9 @@ impl Prepared {
                 }
                 let shared = (shared, limits);
                 let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
-                let how = ProbeUse { shared, by_mapping, sweeps: (survey == SurveyChoice::Off).then_some(rate) };
+                let sweeps = (survey == SurveyChoice::Off).then_some(rate);
+                let most_pause = if allow_pauses { Duration::MAX } else { MOST_PAUSE };
+                let how = ProbeUse { shared, by_mapping, most_pause, sweeps };
                 if let Targets::Processes { selection, waits: true, .. } = &targets {
                     let warning = selection.warning(Path::new("/"));
                     notices.extend(warning.map(|warning| Notice::new(Severity::Warning, &warning)));
@@ -173,6 +181,9 @@ impl Prepared {
                     notices.push(Notice::new(Severity::Warning, FIRST_MAPPINGS));
                 }
                 let unbound = unbound.narrowed_to(part)?;
+                if granularity == Granularity::Mapping {
+                    notices.extend(unbound.pause());
+                }
                 // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
                 let look = if survey.is_some() { probe.look.take() } else { None };
                 let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
@@ -374,6 +385,23 @@ impl Prepared {
 }
 
 impl Unbound {
+    /// Says how long the probe `refs` keeps a target from mapping memory at a time, if that is known and can be felt.
+    fn pause(&self) -> Option<Notice> {
+        let Self::Processes { processes, .. } = self else { return None };
+        let ids: Vec<TargetId> = processes.process_table().members().keys().copied().collect();
+        let pause = |id: TargetId| {
+            let pid = id.pid()?;
+            let mappings = mappings_of(pid, &Pidfd::open(pid).ok()?).ok()?;
+            Some((id, expected_pause(resident(Path::new("/"), pid).ok()?, &mappings)))
+        };
+        let (id, longest) = ids.into_iter().filter_map(pause).max_by_key(|(_, pause)| *pause)?;
+        let text = format!(
+            "the probe refs keeps {id} from mapping memory for about {} at a time, by its size",
+            units::duration(Duration::from_millis(longest.as_millis() as u64))
+        );
+        (longest > LONGEST_HOLD).then(|| Notice::new(Severity::Warning, &text))
+    }
+
     /// Checks targets that are there already.
     fn new(targets: &Targets) -> Result<Self, RunError> {
         Ok(match targets {

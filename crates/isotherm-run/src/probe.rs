@@ -1,5 +1,7 @@
 //! Opening the probe of a live run.
 
+use std::time::Duration;
+
 use isotherm_core::{AccessProbe, Granularity, SurveyInterval};
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
@@ -27,6 +29,8 @@ pub(crate) struct ProbeUse {
     pub(crate) shared: (SharedMemory, SharedLimits),
     /// Whether a probe that sees whole mappings only is to survey them. It samples them otherwise.
     pub(crate) by_mapping: bool,
+    /// For how long the probe `refs` may keep a target from mapping memory at a time.
+    pub(crate) most_pause: Duration,
     /// How many pages a second sweeps may clear before pages are sampled. `None` if surveys clear them.
     pub(crate) sweeps: Option<f64>,
 }
@@ -52,7 +56,7 @@ impl OpenProbe {
             ProbeChoice::Idle => Self::idle(IdleProbe::open()?),
             ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(how.shared.0, how.shared.1)?),
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, how)),
-            ProbeChoice::Refs => Ok(Self::refs(how.by_mapping)),
+            ProbeChoice::Refs => Ok(Self::refs(how)),
             ProbeChoice::Damon => {
                 let paths = DamonPaths::system();
                 damon::check(&paths)?;
@@ -88,7 +92,7 @@ impl OpenProbe {
                 let bpf = chain(&error);
                 let text = format!("using the probe refs, which sees whole mappings only. idle: {idle}. bpf: {bpf}");
                 let notice = Notice::new(Severity::Warning, &text);
-                Ok(Self { notice: Some(notice), ..Self::refs(how.by_mapping) })
+                Ok(Self { notice: Some(notice), ..Self::refs(how) })
             }
         }
     }
@@ -112,8 +116,8 @@ impl OpenProbe {
         Ok(Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice })
     }
 
-    fn refs(by_mapping: bool) -> Self {
-        let probe = RefsProbe::new().with_survey(by_mapping);
+    fn refs(how: ProbeUse) -> Self {
+        let probe = RefsProbe::new().with_survey(how.by_mapping).with_most_pause(how.most_pause);
         Self { name: "refs", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 

@@ -137,6 +137,7 @@ impl<'a> Call<'a> {
             stacks,
             shared: watch.shared.shared.into(),
             shared_hold: watch.shared.shared_hold,
+            allow_pauses: watch.pauses.allow_pauses,
             intervals: match options.intervals {
                 cli::IntervalsChoice::Auto => most_aggregation.map_or(IntervalsChoice::Auto, IntervalsChoice::Within),
                 cli::IntervalsChoice::Fixed => IntervalsChoice::Fixed,

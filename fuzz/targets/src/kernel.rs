@@ -16,7 +16,7 @@ const READ: [&str; 10] = [
     "1/cgroup",
     "1/cmdline",
     "1/comm",
-    "1/smaps_rollup",
+    "1/status",
     "1/stat",
     "iomem",
     "meminfo",
@@ -108,8 +108,7 @@ pub(crate) fn proc_seeds() -> Vec<Vec<u8>> {
         "12:memory:/user.slice\n11:cpu,cpuacct:/\n0::/ (deleted)\n",
         "25 30 0:23 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n\
          26 30 0:24 /a\\040b /mnt rw - cgroup cgroup rw,memory\n",
-        "55d0c0000000-7ffd10021000 ---p 00000000 00:00 0    [rollup]\nRss:             1234 kB\n\
-         Pss:              617 kB\nSwap:               0 kB\n",
+        "Name:\tcat\nVmRSS:\t    1234 kB\nRssAnon:\t     617 kB\nVmSwap:\t       0 kB\n",
         "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0    [heap]\n7f0000000000-7f0000021000 r-xp 00001000 08:01 42 \
          /usr/lib/libc.so.6 (deleted)\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n",
     ])

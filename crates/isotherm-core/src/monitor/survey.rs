@@ -417,7 +417,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if before > 0 {
             self.tell_growth_soon(before, now);
         }
-        let left_out = self.probe.survey().and_then(|survey| survey.left_out()).map(Arc::from);
+        let left_out = self.probe.survey().and_then(|survey| survey.left_out());
+        let left_out = left_out.or_else(|| self.probe.mapping_survey().and_then(|survey| survey.left_out()));
+        let left_out = left_out.map(Arc::from);
         Ok(SurveySnapshot { time: now, interval, cost, targets, total, by_node, left_out })
     }
 

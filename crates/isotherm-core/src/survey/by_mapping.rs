@@ -44,6 +44,12 @@ pub trait MappingSurvey {
     /// # Errors
     /// Fails only if the run cannot continue. A target that has just ended has no mappings.
     fn read_and_clear(&mut self, target: &TargetSpace) -> Result<Vec<MappingRead>, BoxError>;
+
+    /// Why a target was left out of the last survey, and which option has it observed, in a sentence. `None`, the
+    /// default, if none was.
+    fn left_out(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What surveys have found in each mapping, as far back as the longest window.

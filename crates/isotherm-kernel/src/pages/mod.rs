@@ -13,6 +13,7 @@ mod frame_nodes;
 mod pagemap;
 mod ram;
 mod runs;
+mod scan;
 mod table;
 
 pub use flags::{FlagTable, Flags};

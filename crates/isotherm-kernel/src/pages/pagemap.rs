@@ -83,7 +83,7 @@ impl Pagemap {
     /// Fails if the file cannot be opened.
     pub fn open(root: &Path, process: &str) -> Result<Self, TableError> {
         let id = process.parse().map_or_else(|_| process.to_owned(), |pid| memory_id(root, pid).to_string());
-        Table::open(root, &format!("proc/{id}/pagemap"), false).map(Self)
+        Table::open(root, &format!("proc/{id}/pagemap"), false).map(|table| Self(table.of_a_process()))
     }
 
     /// Calls `tell` with the [frame](PagemapEntry::frame) of each page at `addresses`, which must be sorted.

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use super::runs::runs;
+use crate::hold::held;
 
 /// The size of an entry, in bytes.
 const ENTRY: usize = 8;
@@ -55,6 +56,8 @@ impl Default for PageBuffer {
 pub struct Table<F = File> {
     file: F,
     path: PathBuf,
+    /// Whether the kernel holds the memory map of a process at each read.
+    holds: bool,
 }
 
 impl Table {
@@ -65,9 +68,14 @@ impl Table {
     pub fn open(root: &Path, path: &str, write: bool) -> Result<Self, TableError> {
         let path = root.join(path);
         match File::options().read(true).write(write).open(&path) {
-            Ok(file) => Ok(Self { file, path }),
+            Ok(file) => Ok(Self { file, path, holds: false }),
             Err(source) => Err(TableError { path, doing: "opened", source }),
         }
+    }
+
+    /// The same table, which is a file of a process: the kernel holds its memory map at each read.
+    pub(super) fn of_a_process(self) -> Self {
+        Self { holds: true, ..self }
     }
 }
 
@@ -81,7 +89,7 @@ impl<F: FileExt> Table<F> {
     /// A table on something other than an open file.
     #[cfg(test)]
     pub fn made(file: F) -> Self {
-        Self { file, path: "made".into() }
+        Self { file, path: "made".into(), holds: false }
     }
 
     /// The entry with index `place`, or `None` beyond the end of the table.
@@ -131,7 +139,8 @@ impl<F: FileExt> Table<F> {
         while length < bytes.len() {
             // The kernel rejects a read that is not aligned to entries.
             let whole = length / ENTRY * ENTRY;
-            match self.file.read_at(&mut bytes[whole..], start.saturating_add(whole as u64)) {
+            let mut read = || self.file.read_at(&mut bytes[whole..], start.saturating_add(whole as u64));
+            match if self.holds { held(read).0 } else { read() } {
                 Ok(read) if whole + read > length => length = whole + read,
                 Ok(_) => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}

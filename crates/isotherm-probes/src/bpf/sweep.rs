@@ -20,8 +20,8 @@ use super::swept::{BLOCK, Swept};
 use isotherm_kernel::HUGE;
 use isotherm_kernel::madvise::{Advice, advise};
 
-/// The amount of memory that is cleared by one call, in bytes: a multiple of a huge page. The kernel locks the target's
-/// address space meanwhile, for about a millisecond if all of it was accessed.
+/// The amount of memory that is checked and cleared at once, in bytes: a multiple of a huge page. [`advise`] splits it
+/// into calls that are short enough for the target.
 const PIECE: u64 = 64 << 20;
 
 /// The longest time that the sweeps of targets that were added together take (about 8 GiB), so that the monitor does

@@ -77,7 +77,7 @@ struct Memory {
     pid: u32,
     id: IdOut,
     resident_bytes: u64,
-    proportional_bytes: u64,
+    proportional_bytes: Option<u64>,
     swapped_bytes: u64,
 }
 

@@ -89,7 +89,7 @@ impl From<columns::Activity> for present::Activity {
         let memory = old.memory.into_iter().map(|used| present::Memory {
             id: id(used.pid),
             resident_bytes: used.resident_bytes,
-            proportional_bytes: used.proportional_bytes,
+            proportional_bytes: Some(used.proportional_bytes),
             swapped_bytes: used.swapped_bytes,
         });
         Self {

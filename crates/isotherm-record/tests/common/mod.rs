@@ -138,6 +138,8 @@ pub fn cost(i: u32) -> Cost {
         }),
         other_cpu_ns: (i > 0).then_some(10 * u64::from(i)),
         unobservable_bytes: 4096,
+        longest_hold_ns: (i > 0).then_some(u64::from(i)),
+        holds_ns: (i > 0).then_some(3 * u64::from(i)),
     }
 }
 
@@ -179,7 +181,7 @@ pub fn activity(i: u32) -> Activity {
             unobservable_bytes: 4 * n,
         },
     };
-    let used = |resident| MemoryUse { resident, proportional: resident - 1, swapped: n };
+    let used = |resident| MemoryUse { resident, proportional: Some(resident - 1), swapped: n };
     Activity {
         time: Duration::from_millis(100) * i - Duration::from_millis(30),
         schemes: vec![report("prcl", Action::PageOut), report("hot \"ones\"", Action::HugePage)],

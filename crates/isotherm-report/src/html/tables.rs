@@ -133,7 +133,8 @@ fn nodes(summary: &Summary) -> String {
 /// Groups or targets in a table.
 const MOST: usize = 100;
 
-const PSS: &str = "<th title=\"resident, with what several processes share divided among them\">PSS</th>";
+const PSS: &str = "<th title=\"resident, with what several processes share divided among them; by \
+                   the kernel's smaps_rollup\">PSS</th>";
 
 /// How many groups or targets a table leaves out, if any.
 fn others(count: usize) -> String {

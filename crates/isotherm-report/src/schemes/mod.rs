@@ -187,8 +187,9 @@ pub struct TargetMemory {
     pub pid: u32,
     /// Resident bytes (RSS).
     pub resident_bytes: u64,
-    /// Resident bytes, with shared pages divided among the processes that share them (PSS).
-    pub proportional_bytes: u64,
+    /// Resident bytes, with shared pages divided among the processes that share them (PSS), by the kernel's
+    /// `smaps_rollup`. None if the recording does not tell.
+    pub proportional_bytes: Option<u64>,
     /// Bytes in swap.
     pub swapped_bytes: u64,
 }
@@ -277,11 +278,14 @@ impl Scheme {
 }
 
 impl Moment {
-    /// RSS, PSS and swap of all targets together. None if no target could be read.
-    pub fn used(&self) -> Option<[u64; 3]> {
-        let sum = |part: fn(&TargetMemory) -> u64| self.memory.iter().map(part).fold(0, u64::saturating_add);
-        (!self.memory.is_empty())
-            .then(|| [sum(|u| u.resident_bytes), sum(|u| u.proportional_bytes), sum(|u| u.swapped_bytes)])
+    /// RSS, PSS and swap of all targets together. None if no target could be read; PSS also if the recording does not
+    /// tell.
+    pub fn used(&self) -> [Option<u64>; 3] {
+        let sum = |part: fn(&TargetMemory) -> Option<u64>| {
+            let known = self.memory.iter().map(part).reduce(|sum, bytes| Some(sum?.saturating_add(bytes?)));
+            known.flatten()
+        };
+        [sum(|u| Some(u.resident_bytes)), sum(|u| u.proportional_bytes), sum(|u| Some(u.swapped_bytes))]
     }
 }
 

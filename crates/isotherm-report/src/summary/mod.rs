@@ -117,6 +117,11 @@ pub struct Summary {
     /// How often the recording surveyed and sampled, and what that cost beside the budget.
     #[serde(flatten)]
     pub pace: Pace,
+    /// The longest call that held the memory map of a target, so that the target could wait for it. `None` if the
+    /// recording does not tell.
+    pub longest_hold_ns: Option<u64>,
+    /// All such calls together.
+    pub holds_ns: Option<u64>,
     /// The sampling intervals: the time over which a sample finds an access.
     #[serde(flatten)]
     pub intervals: IntervalRange,
@@ -265,6 +270,8 @@ impl SummaryBuilder {
             late_rounds: overhead.late_rounds,
             lost_aggregations: overhead.lost_aggregations,
             pace: overhead.pace,
+            longest_hold_ns: overhead.pace.holds.map(|holds| holds.longest_ns),
+            holds_ns: overhead.pace.holds.map(|holds| holds.sum_ns),
             intervals: self.intervals,
             targets,
             total: self.total.over(seconds, "total".into()),

@@ -39,9 +39,10 @@ pub(crate) fn draw(s: &Schemes, marks: &[Mark], picture: Picture) -> Drawing {
         let title = format!("Major faults of the targets a second: {} in all", units::count(faults));
         page.plot(&title, &[(s.fault_rate(), "curve", "")], ticks::count);
     }
-    let used = |part: usize| s.points(|moment| Some(moment.used()?[part] as f64));
+    let used = |part: usize| s.points(|moment| Some(moment.used()[part]? as f64));
     if !used(0).is_empty() {
-        let curves = [(used(0), "curve", "RSS"), (used(1), "second", "PSS"), (used(2), "third", "swap")];
+        let mut curves = vec![(used(0), "curve", "RSS"), (used(1), "second", "PSS"), (used(2), "third", "swap")];
+        curves.retain(|(points, _, _)| !points.is_empty());
         page.plot("Memory of the targets", &curves, bytes_ticks);
     }
     let stalled = s.points(|moment| Some(moment.system.stalled_share? * 100.0));

@@ -104,8 +104,10 @@ pub(crate) fn groups(out: &mut dyn Write, terminal: &Terminal, summary: &Summary
         stack_names(out, terminal, shown)?;
     }
     if by != GroupBy::Process && summary.groups.iter().any(|group| !group.counted_once) {
-        let text = "What several processes of one line share counts for each of them; PSS divides it among them.";
-        writeln!(out, "{}\n", wrap(text, terminal.width(), 0))?;
+        let knows_pss = summary.groups.iter().any(|group| group.proportional_bytes.is_some());
+        let pss = if knows_pss { "; PSS, by the kernel's smaps_rollup, divides it among them" } else { "" };
+        let text = format!("What several processes of one line share counts for each of them{pss}.");
+        writeln!(out, "{}\n", wrap(&text, terminal.width(), 0))?;
     }
     if let Some(once) = summary.counted_once.filter(|_| summary.targets.len() > 1) {
         let [resident, shared, touched] =

@@ -250,7 +250,7 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
         .push(Series::new("major faults of the targets a second".into(), faults, |top| ticks::count(top, height / 2)));
     let now = |points: &Points| points.last().map_or(String::new(), |&(_, value)| units::table_bytes(value as u64));
     for (title, part) in [("RSS", 0), ("PSS", 1), ("swap", 2)] {
-        let points = s.points(|moment| Some(moment.used()?[part] as f64));
+        let points = s.points(|moment| Some(moment.used()[part]? as f64));
         series.push(bytes(format!("{title} of the targets: {} at the end", now(&points)), points));
     }
     let stalled = s.points(|moment| Some(moment.system.stalled_share? * 100.0));

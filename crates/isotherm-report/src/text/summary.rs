@@ -45,7 +45,10 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     if let [target] = &summary.targets[..]
         && let Some(bytes) = target.proportional_bytes
     {
-        let text = format!("PSS: {}; memory that other processes share counts for its part", units::bytes(bytes));
+        let text = format!(
+            "PSS, by the kernel's smaps_rollup: {}; memory that other processes share counts for its part",
+            units::bytes(bytes)
+        );
         writeln!(out, "{}\n", wrap(&text, width, 0))?;
     }
     nodes(out, terminal, summary)?;

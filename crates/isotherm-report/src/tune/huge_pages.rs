@@ -27,7 +27,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
             units::bytes(present_bytes)
         ));
     }
-    let huge = facts.surroundings.anonymous.map(|anonymous| anonymous.huge_bytes);
+    let huge = facts.surroundings.anonymous.and_then(|anonymous| anonymous.huge_bytes);
     let small = dense_bytes.saturating_sub(huge.unwrap_or(0));
     if huge.is_some_and(|huge| huge > dense_bytes / 2) && small < LEAST_BYTES {
         return Err(format!(
@@ -131,7 +131,7 @@ mod tests {
             idle_bytes: 100 * MIB,
         };
         let working_set = WorkingSet { interval_ns: 1_000_000_000, ..WorkingSet::default() };
-        let anonymous = huge.map(|huge| AnonymousMemory { bytes: 1 << 30, huge_bytes: huge * MIB });
+        let anonymous = huge.map(|huge| AnonymousMemory { bytes: 1 << 30, huge_bytes: Some(huge * MIB) });
         let setting = Some("madvise".into());
         let surroundings = Surroundings { anonymous, transparent_huge_pages: setting, ..Surroundings::default() };
         advise(&Facts {

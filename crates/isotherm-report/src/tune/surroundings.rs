@@ -27,13 +27,13 @@ pub struct Swap {
     pub free_bytes: u64,
 }
 
-/// Anonymous memory, as `/proc/PID/smaps_rollup` tells it.
+/// Anonymous memory, as `/proc/PID/status` and `/proc/PID/pagemap` tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AnonymousMemory {
     /// All anonymous memory that is resident.
     pub bytes: u64,
-    /// The part of it in huge pages (`AnonHugePages`).
-    pub huge_bytes: u64,
+    /// The part of it in huge pages. `None` if the kernel does not tell.
+    pub huge_bytes: Option<u64>,
 }
 
 /// A cgroup.

@@ -164,6 +164,8 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
             limited: Some(false),
             not_afforded: None,
             unobservable_bytes: 0,
+            longest_hold_ns: None,
+            holds_ns: None,
         }),
     }
 }
@@ -308,7 +310,11 @@ pub fn schemed(seconds: u32) -> Made {
             let used = |pid, resident| {
                 (
                     process(pid),
-                    MemoryUse { resident, proportional: resident - 2 * MIB, swapped: reclaimed.applied_bytes / 3 },
+                    MemoryUse {
+                        resident,
+                        proportional: Some(resident - 2 * MIB),
+                        swapped: reclaimed.applied_bytes / 3,
+                    },
                 )
             };
             let resident = (350 * MIB).saturating_sub(reclaimed.applied_bytes / 3) + (noise(n + 9) * 6.0) as u64 * MIB;

@@ -214,6 +214,8 @@ impl Converter {
             limited: None,
             not_afforded: None,
             unobservable_bytes: 0,
+            longest_hold_ns: None,
+            holds_ns: None,
         };
         self.cpu = cpu;
         let snapshot = Snapshot {

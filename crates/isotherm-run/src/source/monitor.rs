@@ -185,6 +185,9 @@ impl Driver {
             settled = Some((pace, not_afforded));
             if let Some(cost) = &mut record.cost {
                 cost.other_cpu_ns = Some(self.meter.take_helped().as_nanos() as u64);
+                let holds = self.meter.take_holds();
+                cost.longest_hold_ns = Some(holds.longest.as_nanos() as u64);
+                cost.holds_ns = Some(holds.sum.as_nanos() as u64);
                 cost.limited = self.pacer.has_budget().then_some(pace.is_limited);
                 cost.not_afforded = self.pacer.has_budget().then_some(not_afforded);
             }
@@ -276,6 +279,8 @@ impl Sink for Forward {
             limited: None,
             not_afforded: None,
             unobservable_bytes: unobservable.sum(),
+            longest_hold_ns: None,
+            holds_ns: None,
         };
         self.cpu = cpu;
         let infos = self.infos.read(snapshot.targets.iter().map(|target| target.id));

@@ -43,6 +43,8 @@ pub struct WatchOptions {
     #[command(flatten)]
     pub shared: SharedOption,
     #[command(flatten)]
+    pub pauses: PauseOption,
+    #[command(flatten)]
     pub budget: BudgetOptions,
     #[command(flatten)]
     pub scheduling: SchedulingOptions,
@@ -109,6 +111,15 @@ pub struct SharedOption {
     /// memory is observed. 10 ms suffice for a process of 500 MiB to 1.2 GiB, depending on the machine
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
     pub shared_hold: Duration,
+}
+
+/// How long a target may wait for a single call.
+#[derive(Args)]
+pub struct PauseOption {
+    /// With the probe refs: also watch processes that one call keeps from mapping memory for more than 100 ms, by their
+    /// size. About 5 GiB in one mapping, or 100,000 mappings, take so long
+    #[arg(long)]
+    pub allow_pauses: bool,
 }
 
 /// Physical memory that is watched, for commands that only watch.

@@ -137,6 +137,8 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
             limited: Some(false),
             not_afforded: None,
             unobservable_bytes: 16 * MIB,
+            longest_hold_ns: Some(400_000),
+            holds_ns: Some(900_000),
         }),
         infos: pids.iter().map(info).collect(),
     }
@@ -191,7 +193,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
     Activity {
         time: Duration::from_secs(second),
         schemes,
-        memory: vec![(process(7), MemoryUse { resident: 60 * MIB, proportional: 60 * MIB, swapped: 4 * MIB })],
+        memory: vec![(process(7), MemoryUse { resident: 60 * MIB, proportional: None, swapped: 4 * MIB })],
         system: SystemMemory { total: 1000 * MIB, free: 430 * MIB, swap_total: 1, ..SystemMemory::default() },
         major_faults: Some(3 * second),
     }

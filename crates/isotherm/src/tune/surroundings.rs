@@ -14,7 +14,7 @@ use isotherm_run::Event;
 use crate::cli::WatchOptions;
 
 /// The time of the first look. Each next one is at twice the time of the one before, since a look at a large process
-/// takes about 1 ms for each GiB.
+/// takes some milliseconds for each GiB.
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Looks at the targets during a run: at its end they may be gone.
@@ -68,9 +68,9 @@ impl Looks {
         let pids: BTreeSet<u32> = self.targets.iter().filter_map(runs).collect();
         let mut anonymous: Option<AnonymousMemory> = None;
         for found in pids.iter().filter_map(|&pid| anonymous_use(root, pid).ok()) {
-            let sum = anonymous.get_or_insert_default();
+            let sum = anonymous.get_or_insert(AnonymousMemory { bytes: 0, huge_bytes: Some(0) });
             sum.bytes += found.resident;
-            sum.huge_bytes += found.huge;
+            sum.huge_bytes = sum.huge_bytes.zip(found.huge).map(|(sum, huge)| sum + huge);
         }
         if anonymous.is_some() {
             self.found.anonymous = anonymous;

@@ -87,6 +87,38 @@ pub fn violations(crates: &Path) -> Vec<String> {
     found
 }
 
+/// Files of `/proc/PID` for which the kernel walks the page tables of a process or of a mapping. The process waits.
+const HOLDS: [&str; 3] = ["smaps_rollup", "smaps", "numa_maps"];
+
+/// Where such a file is read, and why.
+const HOLDERS: [(&str, &str); 3] = [
+    ("isotherm-probes/src/doctor.rs", "names the files of the probe refs"),
+    ("isotherm-probes/src/refs.rs", "the probe that has nothing else, which says how long it takes"),
+    ("isotherm-probes/src/idle_scan/population.rs", "the locked ranges of a process that has some"),
+];
+
+/// The places where a source names a file of [`HOLDS`] in a string and must not.
+pub fn long_holds(crates: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let has = |file: &Path, name: &str| file.components().any(|part| part.as_os_str() == name);
+    for file in sources(crates).into_iter().filter(|file| has(file, "src") && !has(file, "tests")) {
+        let name = file.strip_prefix(crates).unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        for (nth, line) in lines {
+            let strings = line.split('"').skip(1).step_by(2);
+            let mut names = strings.flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
+            if let Some(held) = names.find(|name| HOLDS.contains(name)) {
+                found.push((name.to_owned(), nth + 1, held.to_owned()));
+            }
+        }
+    }
+    let allowed = |name: &str, held: &str| held == "smaps" && HOLDERS.iter().any(|(place, _)| *place == name);
+    found.retain(|(name, _, held)| !allowed(name, held));
+    found.into_iter().map(|(name, line, held)| format!("{name}:{line}: {held}")).collect()
+}
+
 /// The lines where the text of a file uses one of these ends of paths, however it imports them, and what it uses.
 pub fn uses<'a>(text: &str, ends: &[&'a str]) -> Vec<(usize, &'a str)> {
     let end_of = |path: &[String]| {

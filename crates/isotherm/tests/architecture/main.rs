@@ -94,6 +94,13 @@ fn files_of_the_user_are_opened_by_the_crates_for_inputs_and_outputs_alone() {
     assert!(found.is_empty(), "{}\n{fix}", found.join("\n"));
 }
 
+#[test]
+fn nothing_reads_a_file_for_which_the_kernel_holds_the_whole_map_of_a_process() {
+    let found = files::long_holds(&workspace().join("crates"));
+    let fix = "read status, or the page tables; a target waits for as long as the kernel needs for such a file";
+    assert!(found.is_empty(), "{}\n{fix}", found.join("\n"));
+}
+
 mod self_tests {
     use crate::cycles::cycles;
     use crate::files::{READS, WRITES, uses};

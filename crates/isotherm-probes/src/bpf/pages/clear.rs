@@ -18,8 +18,7 @@ use crate::bpf::shared_memory::SharedMemory;
 use crate::bpf::target::{Clearing, Target};
 use crate::mapping::is_memory;
 
-/// The number of blocks that are read, cleared and read again together. The kernel locks the target's address space
-/// for about a millisecond while it clears them.
+/// The number of blocks that are read, cleared and read again together.
 const WINDOW: usize = 32;
 
 /// The parts of the probe that a clear uses.
