@@ -45,8 +45,9 @@ impl TargetSnapshot {
     }
 }
 
-/// Whether a mapping is memory: address space without access permission is none. If no mapping has a permission, as in
-/// physical memory and imported recordings, permissions are not known.
+/// Whether all of a mapping is memory, the absent part of it too. Of space without access permission, such as guard
+/// pages and what runtimes reserve, only what is resident is memory. If no mapping has a permission, as in physical
+/// memory and imported recordings, permissions are not known.
 pub fn is_memory(mappings: &[Mapping], mapping: &Mapping) -> bool {
     mapping.permissions.any() || !mappings.iter().any(|mapping| mapping.permissions.any())
 }

@@ -105,8 +105,7 @@ impl RegionSnapshot {
     /// The bytes, out of `mapped` bytes of the region, that are neither in memory nor known to be in swap. `None`
     /// without a survey.
     pub fn absent(&self, mapped: u64) -> Option<u64> {
-        let kept = |pages: RegionPages| pages.present.saturating_add(pages.swapped.unwrap_or(0));
-        self.pages.map(|pages| mapped.saturating_sub(kept(pages)))
+        self.pages.map(|pages| mapped.saturating_sub(pages.kept()))
     }
 
     /// The share of the region that could not be observed, 0 to 1.

@@ -49,6 +49,7 @@ mod procmap;
 pub mod scheduling;
 mod scratch;
 mod select;
+mod shared_spaces;
 mod time_namespace;
 mod unix_sockets;
 mod unreadable;

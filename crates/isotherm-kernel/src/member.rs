@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{Mapping, chain};
+use isotherm_core::{Mapping, TargetId, chain};
 
 use crate::cgroup::of_process;
 use crate::ends::{Ends, InEnds};
@@ -27,6 +27,8 @@ pub struct Member {
     pub cgroup: Option<String>,
     /// The process ID in the PID namespace of the process, as [`inner_pid`](crate::inner_pid) has it.
     pub inner_pid: Option<u32>,
+    /// The member whose address space it shares, if there is one. Its memory is that of the other one.
+    pub shares: Option<TargetId>,
     /// The mappings when they were read last.
     pub(crate) mappings: Arc<[Mapping]>,
     /// Reads them.
@@ -137,6 +139,7 @@ impl Member {
             cgroup: of_process(Path::new(ROOT), pid),
             inner_pid: namespace.inner_pid(Path::new(ROOT), pid),
             process,
+            shares: None,
             mappings,
             reader,
             read: read.map(LastRead::took),

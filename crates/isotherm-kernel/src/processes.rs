@@ -14,6 +14,7 @@ use crate::listing::{PidNamespace, ROOT, parent, process_ids};
 use crate::member::{Activity, Member, Update};
 use crate::part::{Part, page_ranges};
 use crate::select::{Finder, Selection};
+use crate::shared_spaces::SharedSpaces;
 use crate::unreadable::Unreadable;
 
 /// The processes of a run as of the last survey. Clones share one table.
@@ -76,6 +77,8 @@ pub struct Processes {
     told_too_many: bool,
     /// The processes of the machine whose parents are known not to be in the table.
     others: HashSet<u32>,
+    /// Which of the members share one address space.
+    shared: SharedSpaces,
     /// Members with children that did not join, and may join later.
     unfinished: BTreeSet<TargetId>,
     /// The last process whose mappings were read, if not all are read each time.
@@ -144,6 +147,7 @@ impl Processes {
             room: usize::MAX,
             told_too_many: false,
             others: HashSet::new(),
+            shared: SharedSpaces::default(),
             unfinished: BTreeSet::new(),
             last_read: None,
             last_placed: None,
@@ -272,11 +276,13 @@ impl AddressSpace for Processes {
         }
         let children = self.finder.selection().children;
         let part = &self.part;
+        let mut other_programs = HashSet::new();
         members.retain(|id, member| {
             !changed.contains(id)
                 || match member.update(part) {
                     Ok(Update { is_other, news }) => {
                         news.into_iter().for_each(|news| table.tell(news));
+                        other_programs.extend(is_other.then_some(*id));
                         let may_leave = is_other && member.is_selected && !children;
                         !may_leave || self.finder.takes(member.process.pid())
                     }
@@ -306,6 +312,7 @@ impl AddressSpace for Processes {
         if self.finder.selection().is_open() && !self.has_looks {
             self.find_selected(&mut members);
         }
+        self.find_shared(&mut members, &other_programs);
         let mut spaces = spaces(&members);
         if self.leader.is_some_and(|leader| !members.contains_key(&leader)) {
             spaces.clear();
@@ -328,7 +335,9 @@ impl AddressSpace for Processes {
         let mut members = table.members();
         self.room = most.min(MOST_JOIN);
         let joined = self.find_selected(&mut members);
-        Ok(joined.iter().filter_map(|id| Some(space(id, members.get(id)?))).collect())
+        self.find_shared(&mut members, &HashSet::new());
+        let alone = |id| members.get(id).filter(|member| member.shares.is_none());
+        Ok(joined.iter().filter_map(|id| Some(space(id, alone(id)?))).collect())
     }
 
     fn set_most_join(&mut self, most: usize) {
@@ -355,6 +364,15 @@ impl Processes {
             }
         }
         Ok(())
+    }
+
+    /// Finds out which members share one address space. Those that have become `other_programs` have another one now.
+    fn find_shared(&mut self, members: &mut BTreeMap<TargetId, Member>, other_programs: &HashSet<TargetId>) {
+        for id in self.shared.find(members, |id| other_programs.contains(id)) {
+            let Some((member, owner)) = members.get(&id).and_then(|of| Some((of, of.shares?))) else { continue };
+            let name = member.process.name();
+            self.process_table.tell(format!("{id} ({name}) shares the memory of {owner}: it is counted there"));
+        }
     }
 
     /// Removes the processes that were moved to a cgroup which the selection does not name. Descendants belong to it
@@ -515,9 +533,10 @@ fn turn(last: &mut Option<TargetId>, all: &BTreeSet<TargetId>, most: usize) -> B
     turn.into_iter().collect()
 }
 
-/// What the members have mapped, as it was read last.
+/// What the members have mapped, as it was read last. One of those that share an address space has it.
 fn spaces(members: &BTreeMap<TargetId, Member>) -> Vec<TargetSpace> {
-    members.iter().map(|(id, member)| space(id, member)).collect()
+    let alone = members.iter().filter(|(_, member)| member.shares.is_none());
+    alone.map(|(id, member)| space(id, member)).collect()
 }
 
 /// What a member has mapped, as it was read last.

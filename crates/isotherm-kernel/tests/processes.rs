@@ -1,6 +1,7 @@
 //! Opens processes, follows their children, and waits for their end.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::AddressSpace;
 use isotherm_kernel::cgroup::of_process;
 use isotherm_kernel::{NamePattern, Process, Processes, Rest, Selection, Selector, Stop, TargetError, Waiter, Woken};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A child that is killed when the test ends. Descendants that read from the test end too.
 struct ChildGuard(Child);
@@ -344,4 +346,37 @@ fn a_process_that_calls_exec_repeatedly_never_appears_ended() {
         assert!(!process.mappings().unwrap().is_empty());
         assert_eq!(ids(&mut processes), [restless.id()]);
     }
+}
+
+/// A process whose child shares its address space, until the line `exec` comes.
+const SHARED_SPACE: &str = "
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+stack = ctypes.create_string_buffer(1 << 20)
+program = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+pause = ctypes.cast(libc.pause, program)
+top = (ctypes.addressof(stack) + len(stack)) // 16 * 16
+CLONE_VM, SIGCHLD = 0x100, 17
+print(libc.clone(pause, ctypes.c_void_p(top), CLONE_VM | SIGCHLD, None), flush=True)
+sys.stdin.readline()";
+
+#[test]
+fn processes_that_share_an_address_space_are_one_target_until_one_of_them_ends() {
+    let mut python = ChildGuard::start("python3", &["-c", SHARED_SPACE]);
+    let mut child = String::new();
+    BufReader::new(python.0.stdout.take().unwrap()).read_line(&mut child).unwrap();
+    let child: u32 = child.trim().parse().unwrap();
+    let mut processes = Processes::new([python.id()], true).unwrap();
+    eventually(|| processes.process_table().members().len() == 2);
+    assert_eq!(ids(&mut processes), [python.id()]);
+    let shares: Vec<_> = processes.process_table().members().values().map(|member| member.shares).collect();
+    assert_eq!(shares.iter().filter_map(|owner| owner.and_then(|id| id.pid())).collect::<Vec<_>>(), [python.id()]);
+    let news = processes.process_table().take_news();
+    assert!(news[0].contains(&format!("process {child}")) && news[0].contains("shares the memory"), "{news:?}");
+    assert_eq!(ids(&mut processes), [python.id()]);
+    assert_eq!(processes.process_table().take_news(), Vec::<String>::new());
+    // The memory of the process that has ended is that of its child now.
+    python.end();
+    eventually(|| ids(&mut processes) == [child]);
+    kill_process(Pid::from_raw(child.cast_signed()).unwrap(), Signal::KILL).unwrap();
 }

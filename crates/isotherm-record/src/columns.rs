@@ -373,7 +373,7 @@ table! {
         "left_out" => left_out: Option<Arc<str>>,
         /// the windows of `within_bytes`, in nanoseconds, rising
         "windows_ns" => windows_ns: Vec<u64>,
-        /// the sums of the mappings that have a present or a swapped page, in the order of the mappings
+        /// the sums of the mappings that have a page in memory or in swap, in the order of the mappings
         "mappings" => mappings: Vec<Surveyed>,
         /// the blocks of 2 MiB that have a present or a swapped page, in the order of addresses
         "blocks" => blocks: Vec<Block>,
@@ -413,6 +413,8 @@ table! {
         "swapped_bytes" => swapped_bytes: Option<u64>,
         /// bytes by kind; null in older recordings
         "kinds" => kinds: Option<Kinds>,
+        /// bytes that a target maps again, as in `mappings`; null in older recordings
+        "mapped_again_bytes" => mapped_again_bytes: Option<u64>,
         /// bytes that were accessed within each of `windows_ns` before the survey
         "within_bytes" => within_bytes: Vec<u64>,
         /// the memory on each NUMA node, in the order of the nodes; null as `nodes` of the survey
@@ -478,6 +480,9 @@ table! {
         "swapped_bytes" => swapped_bytes: Option<u64>,
         /// bytes by kind; null in older recordings
         "kinds" => kinds: Option<Kinds>,
+        /// bytes in memory that the target maps at a lower address too: they are counted there, and in no other column
+        /// here; null in older recordings
+        "mapped_again_bytes" => mapped_again_bytes: Option<u64>,
         /// bytes that were accessed within each of `windows_ns` before the survey; a window that goes back to before
         /// the first survey counts what was accessed since then
         "within_bytes" => within_bytes: Vec<u64>,

@@ -25,6 +25,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         unknown_bytes: sums.unknown,
         swapped_bytes: sums.swapped,
         kinds: Some(kinds_column(&sums.kinds)),
+        mapped_again_bytes: Some(sums.mapped_again),
         within_bytes: sums.within.to_vec(),
         nodes: nodes_column(&survey.by_node),
     });
@@ -36,6 +37,7 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         unknown_bytes: sums.unknown,
         swapped_bytes: sums.swapped,
         kinds: Some(kinds_column(&sums.kinds)),
+        mapped_again_bytes: Some(sums.mapped_again),
         within_bytes: sums.within.to_vec(),
     });
     let blocks = target.by_block.iter().map(|block| columns::Block {
@@ -111,6 +113,7 @@ fn by_node(found: Option<&[columns::OnNode]>, windows: &Windows) -> Result<Vec<N
             unknown: found.unknown_bytes,
             swapped: None,
             kinds: Kinds::default(),
+            mapped_again: 0,
             within: windows.bytes(&found.within_bytes)?,
         };
         Ok(NodeSums { node: NodeId(found.node), sums })
@@ -136,6 +139,7 @@ pub(crate) fn read(
             unknown: found.unknown_bytes,
             swapped: found.swapped_bytes,
             kinds: found.kinds.as_ref().map(kinds).unwrap_or_default(),
+            mapped_again: found.mapped_again_bytes.unwrap_or(0),
             within: windows.bytes(&found.within_bytes)?,
         };
         Ok(MappingSums { mapping: found.mapping, sums })
@@ -178,6 +182,7 @@ pub(crate) fn total(found: &columns::Survey) -> Result<(Option<TotalSums>, Vec<N
         unknown: total.unknown_bytes,
         swapped: total.swapped_bytes,
         kinds: total.kinds.as_ref().map(kinds).unwrap_or_default(),
+        mapped_again: total.mapped_again_bytes.unwrap_or(0),
         within: windows.bytes(&total.within_bytes)?,
     };
     let by_node = by_node(total.nodes.as_deref(), &windows)?;

@@ -186,14 +186,14 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
             let within = std::array::from_fn(|window| part(c * window as u64));
             let swapped = (d % 2 == 0).then(|| a % (mapping.range.size() - present + 1));
             let unknown = part(c + d);
-            let (touched, unobservable) = (part(c), part(d));
+            let (touched, unobservable, mapped_again) = (part(c), part(d), a);
             let room = mapping.range.size() - present - swapped.unwrap_or(0);
             let reasons = Unseen::ALL.into_iter().zip([a, b, c, d, a, b, c]).filter(|(_, number)| number % 2 == 1);
             let kinds = Kinds {
                 lazily_freed: b % (room + 1),
                 unseen: reasons.map(|(reason, number)| (reason, number % (unobservable / 7 + 1))).collect(),
             };
-            let sums = PageSums { present, touched, unobservable, unknown, swapped, kinds, within };
+            let sums = PageSums { present, touched, unobservable, unknown, swapped, kinds, mapped_again, within };
             MappingSums { mapping: i as u32, sums }
         });
         let block = |nth: u64| {

@@ -83,7 +83,8 @@ impl Outside {
         let mut outside = Self { swapped_bytes: knows_swap.then_some(0), ..Self::default() };
         let mut covered = pieces_of_row(row, None).peekable();
         let mappings = &row.target.mappings;
-        for mapping in mappings.iter().filter(|mapping| is_memory(mappings, mapping)) {
+        let has_pages = |mapping: &Mapping| is_memory(mappings, mapping) || found.bytes(mapping.range) > 0;
+        for mapping in mappings.iter().filter(|mapping| has_pages(mapping)) {
             let (mut rest, mut from, mut in_regions) = (vec![], mapping.range.start(), 0.0);
             while let Some(piece) = covered.next_if(|piece| piece.range.start() < mapping.range.end()) {
                 let mapped = mapped_of.get(&piece.region.range.start()).copied().unwrap_or(1).max(1);
@@ -111,7 +112,8 @@ impl Outside {
             let of_range = swapped * weight / all * selected.size() as f64 / range.size() as f64;
             let pages = (of_range / PAGE_SIZE as f64).round() as u64;
             let swapped_bytes = pages.saturating_mul(PAGE_SIZE).min(selected.size());
-            let absent_bytes = selected.size() - swapped_bytes;
+            let is_reserved = !is_memory(&visit.row.target.mappings, mapping);
+            let absent_bytes = if is_reserved { 0 } else { selected.size() - swapped_bytes };
             self.absent_bytes += absent_bytes;
             if let Some(sum) = self.swapped_bytes.as_mut().filter(|_| swapped_bytes > 0) {
                 *sum += swapped_bytes;

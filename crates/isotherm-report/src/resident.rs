@@ -39,6 +39,13 @@ pub struct Surveyed {
     /// is not known what is in swap, that counts too. `None` for physical memory: what no process maps of it is free,
     /// page cache, or of the kernel.
     pub absent_bytes: Option<u64>,
+    /// Of the bytes in memory, those without any access permission: the mean over the surveys. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_access_bytes: Option<u64>,
+    /// Bytes in memory that a target maps at a lower address too, and that count there only: the mean over the surveys.
+    /// `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mapped_again_bytes: Option<u64>,
     /// Bytes in swap at the last survey. Of a target and of the total also without such a survey, if activities tell.
     pub swapped_bytes: Option<u64>,
     /// Bytes by kind at the last survey.
@@ -96,6 +103,8 @@ impl Surveyed {
             idle_1m_bytes: both(self.idle_1m_bytes, other.idle_1m_bytes),
             idle_10m_bytes: both(self.idle_10m_bytes, other.idle_10m_bytes),
             absent_bytes: both(self.absent_bytes, other.absent_bytes),
+            no_access_bytes: both(self.no_access_bytes, other.no_access_bytes),
+            mapped_again_bytes: both(self.mapped_again_bytes, other.mapped_again_bytes),
             swapped_bytes: both(self.swapped_bytes, other.swapped_bytes),
             kinds,
         }

@@ -306,14 +306,17 @@ pub struct Piece<'a> {
 }
 
 /// The mapped pieces of the regions of a row inside `address`, in the order of addresses. Address space without access
-/// permission has none.
+/// permission has none, unless a region has more in memory or in swap than fits into its other parts.
 pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
-    row.target.mapped_parts().filter_map(move |part| {
-        if !is_memory(&row.target.mappings, part.mapping) {
-            return None;
-        }
-        let range = address.map_or(Some(part.range), |wanted| wanted.intersection(part.range))?;
-        Some(Piece { range, region: part.region, mapping: part.mapping })
+    row.target.regions_with_mappings().flat_map(move |(region, mapped)| {
+        let parts = mapped.iter().filter_map(|mapping| Some((mapping.range.intersection(region.range)?, mapping)));
+        let parts = parts.map(|(range, mapping)| (range, mapping, is_memory(&row.target.mappings, mapping)));
+        let fits: u64 = parts.clone().filter(|(.., is_memory)| *is_memory).map(|(range, ..)| range.size()).sum();
+        let has_more = region.pages.is_some_and(|pages| pages.kept() > fits);
+        parts.filter_map(move |(range, mapping, is_memory)| {
+            let range = address.map_or(Some(range), |wanted| wanted.intersection(range))?;
+            (is_memory || has_more).then_some(Piece { range, region, mapping })
+        })
     })
 }
 
@@ -437,7 +440,8 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
             row: &row,
         };
         // Without surveys, regions cover all that is mapped.
-        matched |= visit.chosen && (selection.address.is_none() || visit.mapped().next().is_some());
+        let is_mapped = || visit.mapped().next().is_some() || visit.pieces().next().is_some();
+        matched |= visit.chosen && (selection.address.is_none() || is_mapped());
         for view in &mut *views {
             view.add(&visit)?;
         }

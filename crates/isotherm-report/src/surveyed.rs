@@ -16,7 +16,7 @@ use crate::node_memory::OnNodes;
 use crate::resident::idle_bytes;
 use crate::source::{Selection, Source};
 use crate::summary::{CountedOnce, Summary, Temperature};
-use crate::surveys::{Reach, part};
+use crate::surveys::{Reach, kept, part};
 use crate::used::Used;
 
 /// The sums over surveys, in bytes × nanoseconds of their intervals.
@@ -25,6 +25,8 @@ struct Sums {
     resident: u128,
     touched: u128,
     swapped: u128,
+    no_access: u128,
+    mapped_again: u128,
     /// Bytes that are mapped with access permission. `None` for physical memory.
     mapped: Option<u128>,
     /// The touched bytes of the current survey, its time, and the most touched bytes of one survey.
@@ -58,11 +60,18 @@ impl Sums {
             self.resident += u128::from(sums.present) * interval.as_nanos();
             self.touched += u128::from(sums.touched) * interval.as_nanos();
             self.swapped += u128::from(sums.swapped.unwrap_or(0)) * interval.as_nanos();
+            self.mapped_again += u128::from(sums.mapped_again) * interval.as_nanos();
             let before = if self.current.0 == time { self.current.1 } else { 0 };
             self.current = (time, before.saturating_add(sums.touched));
             self.most = self.most.max(self.current.1);
         }
         self.last_of(target, time).add(sums);
+    }
+
+    /// Adds what a survey has found in space without access permission, of which nothing else counts as mapped.
+    fn add_without_access(&mut self, time: Duration, interval: Duration, target: TargetId, sums: &PageSums) {
+        self.map(time, interval, target, kept(sums));
+        self.no_access += u128::from(sums.present) * interval.as_nanos();
     }
 
     fn last_of(&mut self, target: TargetId, time: Duration) -> &mut PageSums {
@@ -81,6 +90,9 @@ impl Sums {
         out.resident_bytes = Some(mean(self.resident));
         out.touched_bytes = Some(mean(self.touched));
         out.absent_bytes = self.mapped.map(|mapped| mean(mapped.saturating_sub(self.resident + self.swapped)));
+        let some_mean = |sum: u128| Some(mean(sum)).filter(|mean| *mean > 0);
+        out.no_access_bytes = some_mean(self.no_access);
+        out.mapped_again_bytes = some_mean(self.mapped_again);
         let end = self.last.values().map(|(time, _)| *time).max();
         let is_last = |id: &TargetId, time: Duration| end == Some(time) && surveys.last.get(id) == Some(&time);
         let last = || self.last.iter().filter(|(id, (time, _))| is_last(id, *time)).map(|(_, of)| of.1);
@@ -207,6 +219,9 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
                 let sums = part(&found.sums, mapping.range, selection.address);
                 surveys.know_swap |= sums.swapped.is_some();
                 all(mapping, &|of| of.add(survey.time, survey.interval, target.id, &sums));
+                if !is_memory(&target.mappings, mapping) {
+                    all(mapping, &|of| of.add_without_access(survey.time, survey.interval, target.id, &sums));
+                }
                 let range = selection.clip(mapping.range);
                 if let (Some(stacks), Some(range), true) = (&mut stacks, range, lives) {
                     for (nth, sums) in stacks.sums(target.id, survey.time, mapping, range, &sums, &blocks) {

@@ -62,14 +62,26 @@ impl<'a> LastSurveys<'a> {
 /// The sums over the selected mappings of a target, and their mapped bytes. A mapping that lies in the selected
 /// addresses with a part of its own counts in that proportion.
 pub(crate) fn selected(target: &TargetSurvey, address: Option<AddrRange>) -> (PageSums, u64) {
-    let mut total = PageSums::default();
+    let (mut total, mut mapped) = (PageSums::default(), 0);
     for found in &target.by_mapping {
         let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
-        total.add(&part(&found.sums, mapping.range, address));
+        let found = part(&found.sums, mapping.range, address);
+        total.add(&found);
+        mapped += if is_memory(&target.mappings, mapping) { 0 } else { kept(&found) };
     }
-    let mapped = target.mappings.iter().filter(|mapping| is_memory(&target.mappings, mapping));
+    let memory = target.mappings.iter().filter(|mapping| is_memory(&target.mappings, mapping));
     let size = |range: AddrRange| address.map_or(Some(range), |wanted| wanted.intersection(range));
-    (total, mapped.filter_map(|mapping| size(mapping.range)).map(AddrRange::size).sum())
+    (total, mapped + memory.filter_map(|mapping| size(mapping.range)).map(AddrRange::size).sum::<u64>())
+}
+
+/// What is in memory or in swap: all that counts of space without access permission.
+pub(crate) fn kept(sums: &PageSums) -> u64 {
+    sums.present.saturating_add(sums.swapped.unwrap_or(0))
+}
+
+/// Whether the survey has found a part of a mapping in memory or in swap.
+fn has_pages(target: &TargetSurvey, mapping: usize) -> bool {
+    target.by_mapping.binary_search_by_key(&mapping, |found| found.mapping as usize).is_ok()
 }
 
 /// Memory of which a survey tells as a whole: a part of a block, or a mapping if the survey does not know blocks.
@@ -93,12 +105,12 @@ pub(crate) struct Piece<'a> {
 
 /// The mapped and selected memory of a target that has a part in memory or in swap, in pieces.
 pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
-    let of_blocks = target.by_block.iter().flat_map(|block| pieces_of_block(block, &target.mappings));
+    let of_blocks = target.by_block.iter().flat_map(|block| pieces_of_block(block, target));
     let has_blocks = !target.by_block.is_empty();
     let of_mappings = target.by_mapping.iter().filter(move |_| !has_blocks);
     let of_mappings = of_mappings.filter_map(|found| {
         let mapping = target.mappings.get(found.mapping as usize)?;
-        let PageSums { present, touched, within, swapped, unobservable, unknown, kinds: _ } = found.sums;
+        let PageSums { present, touched, within, swapped, unobservable, unknown, .. } = found.sums;
         let share = |bytes: u64| bytes as f64 / mapping.range.size() as f64;
         let of_present = |bytes: u64| bytes as f64 / present.max(1) as f64;
         let [touched_share, unobservable, unknown] = [touched, unobservable, unknown].map(of_present);
@@ -107,20 +119,22 @@ pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl 
         let (range, present, swapped, touched) = (mapping.range, share(present), swapped.map(share), touched_share);
         Some(Piece { range, mapping, present, swapped, touched, idle, unobservable, unknown })
     });
-    let of_mappings = of_mappings.filter(|piece| is_memory(&target.mappings, piece.mapping));
     of_blocks.chain(of_mappings).filter_map(move |piece| {
         let range = address.map_or(Some(piece.range), |wanted| wanted.intersection(piece.range))?;
         Some(Piece { range, ..piece })
     })
 }
 
-fn pieces_of_block(block: BlockSums, mappings: &[Mapping]) -> impl Iterator<Item = Piece<'_>> {
+fn pieces_of_block(block: BlockSums, target: &TargetSurvey) -> impl Iterator<Item = Piece<'_>> {
+    let mappings = &*target.mappings;
     let BlockSums { start, present, touched, idle, swapped, unobservable, unknown } = block;
     let range = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
     let first = mappings.partition_point(|mapping| mapping.range.end() <= start);
+    let inside = (first..).zip(&mappings[first..]);
     let inside =
-        mappings[first..].iter().map_while(move |mapping| Some((range?.intersection(mapping.range)?, mapping)));
-    let memory = inside.filter(|(_, mapping)| is_memory(mappings, mapping));
+        inside.map_while(move |(nth, mapping)| Some((nth, range?.intersection(mapping.range)?, mapping)));
+    let memory = inside.filter(move |(nth, _, mapping)| is_memory(mappings, mapping) || has_pages(target, *nth));
+    let memory = memory.map(|(_, range, mapping)| (range, mapping));
     let pages: u64 = memory.clone().map(|(range, _)| range.pages()).sum();
     let share = move |part: u16| (f64::from(part) / pages.max(1) as f64).min(1.0);
     let of_present = move |part: u16| f64::from(part) / f64::from(present.max(1));
@@ -141,6 +155,7 @@ pub(crate) fn part(sums: &PageSums, range: AddrRange, address: Option<AddrRange>
         touched: of(sums.touched),
         unobservable: of(sums.unobservable),
         unknown: of(sums.unknown),
+        mapped_again: of(sums.mapped_again),
         swapped: sums.swapped.map(of),
         kinds: sums.kinds.map(of),
         within: sums.within.map(of),

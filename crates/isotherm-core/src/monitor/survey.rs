@@ -239,7 +239,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             }
             let Reading { space, update, before, .. } = reading;
             let knows_swap = self.probe.survey().is_some_and(|survey| survey.knows_swap());
-            let (history, found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
+            let (history, mut found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
+            let mut views = Vec::new();
+            if let Some(survey) = self.probe.survey() {
+                survey.second_views(space.id, &mut |start, pages| views.push((start, pages)));
+            }
+            found.add_second_views(&views);
             pass.learned.grown(before, history.present());
             pass.learned.unknown += history.never_cleared();
             pass.surveyed.push(Surveyed { space, history, found });

@@ -125,6 +125,7 @@ impl MappingHistories {
                 unknown: 0,
                 swapped: mapping.swapped,
                 kinds: mapping.kinds,
+                mapped_again: 0,
                 within: WINDOWS.map(within),
             });
             history.touched.insert(mapping.range.start(), intervals);

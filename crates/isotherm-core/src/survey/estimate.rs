@@ -146,6 +146,7 @@ impl Pages {
             unknown: bytes(uncertain.pages),
             swapped: Some(bytes(self.swapped)),
             kinds: Kinds { lazily_freed: self.lazily_freed * PAGE_SIZE, ..Kinds::default() },
+            mapped_again: 0,
             within: std::array::from_fn(|nth| bytes(self.known.within[nth] + uncertain.within[nth])),
         }
     }

@@ -75,7 +75,7 @@ pub const BLOCK_SIZE: u64 = BLOCK_PAGES as u64 * PAGE_SIZE;
 pub struct BlockPages {
     /// The first address of the block: a multiple of [`BLOCK_SIZE`].
     pub start: u64,
-    /// The pages that are in memory, and mapped with some access permission.
+    /// The pages that are in memory, whether the target may access them or not.
     pub present: PageBits,
     /// The present pages that were accessed since they were cleared, or since they were mapped if they were never
     /// cleared.
@@ -187,6 +187,10 @@ pub trait Survey {
     fn frames(&mut self, _target: TargetId, _found: &mut dyn FnMut(BlockFrames<'_>)) -> Result<bool, BoxError> {
         Ok(false)
     }
+
+    /// Calls `found` with the pages of `target`, by block and in the order of addresses, whose frames the target maps at
+    /// a lower address too. The survey counts them there and not here, and they are accessed there if they are here.
+    fn second_views(&self, _target: TargetId, _found: &mut dyn FnMut(u64, PageBits)) {}
 
     /// Calls `found` with the memory nodes of pages of `target` in the part that the survey has just read, in the order
     /// of addresses. `found` is not called for pages whose node is not known, and not at all if all memory is on one

@@ -173,6 +173,7 @@ impl CountedOnce {
             touched: rest(sums.touched, again(1) + of_uncertain(uncertain.touched) as u64),
             unobservable,
             unknown: rest(sums.unknown, 0),
+            mapped_again: sums.mapped_again,
             swapped: None,
             kinds: sums.kinds.limited_to(unobservable),
             within: std::array::from_fn(|window| rest(sums.within[window], within(window))),

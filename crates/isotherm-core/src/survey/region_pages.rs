@@ -15,6 +15,13 @@ pub struct RegionPages {
     pub swapped: Option<u64>,
 }
 
+impl RegionPages {
+    /// Bytes in memory or in swap.
+    pub fn kept(&self) -> u64 {
+        self.present.saturating_add(self.swapped.unwrap_or(0))
+    }
+}
+
 impl std::ops::Add for RegionPages {
     type Output = Self;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::estimate::Pages;
 use super::tally::Tallies;
 use super::windows::{Begun, Windows};
-use super::{BlockList, ByNode, MappingSums, NodeSums, PageHistory, PageSums, TotalSums};
-use crate::{Mapping, TargetId};
+use super::{BLOCK_SIZE, BlockList, ByNode, MappingSums, NodeSums, PageBits, PageHistory, PageSums, TotalSums};
+use crate::{Mapping, PAGE_SIZE, TargetId};
 
 /// What a survey found in one target.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +69,26 @@ impl TargetSurvey {
         let mut total = PageSums::default();
         self.by_mapping.iter().for_each(|mapping| total.add(&mapping.sums));
         total
+    }
+
+    /// Takes in which pages of blocks, in the order of addresses, are second views of memory that counts elsewhere.
+    pub(crate) fn add_second_views(&mut self, views: &[(u64, PageBits)]) {
+        let Some((first, _)) = views.first() else { return };
+        let mapped = self.mappings.partition_point(|mapping| mapping.range.end() <= *first);
+        for (index, mapping) in (0..).zip(&*self.mappings).skip(mapped) {
+            let from = views.partition_point(|(start, _)| start + BLOCK_SIZE <= mapping.range.start());
+            let inside = views[from..].iter().take_while(|(start, _)| *start < mapping.range.end());
+            let pages: usize = inside.map(|(start, pages)| (*pages & PageBits::within(*start, mapping.range)).count()).sum();
+            if pages == 0 {
+                continue;
+            }
+            let place = self.by_mapping.binary_search_by_key(&index, |found| found.mapping);
+            let place = place.unwrap_or_else(|place| {
+                self.by_mapping.insert(place, MappingSums { mapping: index, ..MappingSums::default() });
+                place
+            });
+            self.by_mapping[place].sums.mapped_again = pages as u64 * PAGE_SIZE;
+        }
     }
 
     /// The sums by node of mappings that lie on one node each. Empty if no two of these nodes differ.

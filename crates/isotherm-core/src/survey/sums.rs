@@ -18,6 +18,8 @@ pub struct PageSums {
     pub swapped: Option<u64>,
     /// Bytes by kind.
     pub kinds: Kinds,
+    /// Bytes in memory that the target maps at a lower address too. They are counted there, and in no other sum here.
+    pub mapped_again: u64,
     /// Bytes that were accessed within each of [`WINDOWS`] before the survey. A window that is shorter than the survey
     /// interval is estimated from how much was accessed in both of the last two intervals. If a window begins within an
     /// interval, the memory accessed in that interval counts by the part of the interval that lies in the window. A
@@ -50,6 +52,7 @@ impl PageSums {
         self.touched += other.touched;
         self.unobservable += other.unobservable;
         self.unknown += other.unknown;
+        self.mapped_again += other.mapped_again;
         self.swapped = match (self.swapped, other.swapped) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),

@@ -119,6 +119,12 @@ impl BpfProbe {
         self.shared = (mode, limits);
     }
 
+    /// Sets whether all views of a page frame that a target maps several times are present in a survey. The default is
+    /// that it is present once, at the lowest address, and accessed there if one of the views is.
+    pub(crate) fn set_all_views(&mut self, all: bool) {
+        self.pages.get_or_insert_default().set_all_views(all);
+    }
+
     /// The memory that several processes map and that the last survey has left unobservable, if there is any.
     pub fn shared_left_out(&self) -> Option<SharedLeftOut> {
         self.pages.as_ref().and_then(Pages::shared_left_out)
@@ -242,7 +248,9 @@ impl BpfProbe {
         self.requests.clear();
         self.unobservable.clear();
         for (index, ((sample, slot), leaf)) in samples.iter().zip(&self.slots).zip(&self.leaves).enumerate() {
-            self.unobservable.push(false);
+            // Another view of the frame may have been accessed, and the kernel clears none of them alone.
+            let views = self.pages.as_ref().map(Pages::views);
+            self.unobservable.push(views.is_some_and(|views| views.contains(sample.target, sample.addr)));
             let (true, Some(slot)) = (leaf.young(), *slot) else {
                 continue;
             };

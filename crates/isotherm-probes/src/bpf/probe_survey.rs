@@ -11,7 +11,7 @@
 //!   `/proc/PID/clear_refs`, within limits: see [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs is unobservable once the kernel has refused to clear it.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart, Unseen};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, PageBits, Rest, Survey, SurveyPart, Unseen};
 use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
 
 use super::BpfError;
@@ -69,6 +69,10 @@ impl Survey for BpfProbe {
     fn nodes(&mut self, _: TargetId, found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {
         self.nodes.found().for_each(found);
         Ok(())
+    }
+
+    fn second_views(&self, target: TargetId, found: &mut dyn FnMut(u64, PageBits)) {
+        self.pages.iter().for_each(|pages| pages.views().second(target, found));
     }
 
     fn knows_swap(&self) -> bool {

@@ -97,6 +97,8 @@ impl MappedProbe {
     pub fn open_at(root: &Path, shared: SharedMemory, limits: SharedLimits) -> Result<Self, BpfError> {
         let mut probe = BpfProbe::open()?.with_sweeps(false);
         probe.set_shared_memory(shared, limits);
+        // Frames are counted once by this survey, whichever processes map them, and cleared in all their views.
+        probe.set_all_views(true);
         Ok(Self {
             probe,
             list: ProcessList::new(root),

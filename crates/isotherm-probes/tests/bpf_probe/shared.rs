@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::AccessProbe;
+use isotherm_core::{AccessProbe, Observation, Sample};
 use isotherm_core::survey::{BLOCK_SIZE, BlockFrames, ClearPages, PageBits, SurveyPart};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory, SharedReason};
 
@@ -90,6 +90,48 @@ fn of_memory_shared_by_two_processes_each_has_accessed_its_own_part() {
         assert!(nearly(clear_all(&mut probe, &targets[0], &(starts[0]..starts[0] + SIZE)), (4096, 0)));
     }
     assert_eq!(probe.shared_left_out(), None);
+}
+
+#[test]
+fn memory_that_a_process_maps_three_times_counts_once_and_is_as_hot_as_its_hottest_view() {
+    let mut probe = or_skip!(open_always());
+    let mut target = Target::start();
+    let start = target.map("shared", SIZE);
+    target.write(start, SIZE);
+    // The third view has a part of the pages only.
+    let again = [SIZE, SIZE].map(|size| target.request(&format!("again {start} {size}")));
+    target.read(again[0], SIZE);
+    target.read(again[1], SIZE / 4);
+    let mut views = [(start, SIZE), (again[0], SIZE), (again[1], SIZE / 4)];
+    views.sort_unstable();
+    update(&mut probe, &[&target]);
+    let pages = |bytes: u64| (bytes / PAGE) as usize;
+    let present = |blocks: &[_]| views.map(|(start, size)| counts(blocks, start..start + size).0);
+    let accessed = |blocks: &[_]| views.map(|(start, size)| counts(blocks, start..start + size).1).iter().sum::<usize>();
+    for round in 0..4 {
+        let blocks = survey(&mut probe, &target);
+        assert_eq!(present(&blocks).iter().sum::<usize>(), pages(SIZE), "{round}: {:?}", present(&blocks));
+        assert_eq!(present(&blocks)[0], pages(views[0].1), "the lowest address counts");
+        let mut second = 0;
+        probe.survey().unwrap().second_views(space(&target).id, &mut |_, pages| second += pages.count());
+        assert_eq!(second, pages(SIZE + SIZE / 4));
+        let expected = if round == 0 { SIZE } else { HOT };
+        assert!(nearly((accessed(&blocks), 0), (pages(expected), 0)), "{round}: {}", accessed(&blocks));
+        let mut chosen = Vec::new();
+        probe.survey().unwrap().clear(space(&target).id, &mut chosen).unwrap();
+        let cleared: usize = chosen.iter().map(|block: &ClearPages| block.pages.count()).sum();
+        assert!(cleared >= pages(expected), "{round}: {cleared}");
+        let blocks = survey(&mut probe, &target);
+        assert!(nearly((accessed(&blocks), pages(SIZE)), (0, pages(SIZE))), "{}", accessed(&blocks));
+        // Whichever view it is used through.
+        target.write(views[round % 3].0, HOT);
+    }
+    // A sample of one view cannot say whether another one is used.
+    let sample = Sample { target: space(&target).id, addr: views[0].0 + SIZE / 4 - PAGE };
+    let mut answer = [Observation::Idle];
+    probe.clear(&[sample]).unwrap();
+    probe.read(&[sample], &mut answer).unwrap();
+    assert_eq!(answer, [Observation::Unobservable]);
 }
 
 #[test]

@@ -164,14 +164,20 @@ fn reserved_memory_counts_nothing() {
 }
 
 #[test]
-fn pages_without_permission_are_no_memory() {
-    let mut probe = or_skip!(open_private());
-    let mut target = Target::start();
-    let start = target.map("small", MIB);
-    target.write(start, MIB);
-    target.request(&format!("forbid {} {}", start + 4 * PAGE, 8 * PAGE));
-    update(&mut probe, &[&target]);
-    assert_eq!(counts(&survey(&mut probe, &target), start..start + MIB).0, 256 - 8);
+fn pages_without_permission_are_memory_that_can_be_cleared_and_stays_idle() {
+    for (kind, size) in [("small", MIB), ("huge", 4 * MIB)] {
+        let mut probe = or_skip!(open_private()).with_sweeps(false);
+        let mut target = Target::start();
+        let start = target.map(kind, size);
+        target.write(start, size);
+        target.request(&format!("forbid {start} {size}"));
+        update(&mut probe, &[&target]);
+        let pages = (size / PAGE) as usize;
+        assert_eq!(counts(&survey(&mut probe, &target), start..start + size), (pages, pages, 0), "{kind}");
+        let blocks = survey(&mut probe, &target);
+        clear(&mut probe, &target, &blocks, start..start + size);
+        assert_eq!(counts(&survey(&mut probe, &target), start..start + size), (pages, 0, 0), "{kind}");
+    }
 }
 
 #[test]

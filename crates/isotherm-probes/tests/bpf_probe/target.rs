@@ -18,8 +18,8 @@ use std::process::Command;
 use std::ptr;
 
 use isotherm_testing::Served;
-use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
-use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, munlock, munmap};
+use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, MremapFlags, ProtFlags};
+use rustix::mm::{madvise, mlock_with, mmap, mmap_anonymous, mprotect, mremap, munlock, munmap};
 
 pub struct Target(Served);
 
@@ -83,6 +83,7 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "unprotect" => protect(number(1), number(2), MprotectFlags::READ | MprotectFlags::WRITE),
         "forbid" => protect(number(1), number(2), MprotectFlags::empty()),
         "reserve" => reserve(words[1], number(2)),
+        "again" => map_again(number(1), number(2)),
         "stripe" => Ok(stripe(number(1), number(2))),
         "fork-and-read" => Ok(fork_and_read(number(1), number(2))),
         // SAFETY: the range is memory that `map` returned. The advice changes no content.
@@ -137,6 +138,12 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
         }
     }
     Ok(start as u64)
+}
+
+/// Maps shared memory a second time, at a lower address or a higher one.
+fn map_again(start: usize, size: usize) -> rustix::io::Result<u64> {
+    // SAFETY: the kernel chooses the address of the new mapping. A mapping of which no byte is moved stays as it is.
+    unsafe { mremap(start as *mut _, 0, size, MremapFlags::MAYMOVE).map(|start| start as u64) }
 }
 
 /// Reserves address space, with permission to read it or without any.

@@ -234,6 +234,7 @@ pub fn survey(i: u32) -> SurveyRecord {
                         lazily_freed: u64::from(mapping) * PAGE_SIZE,
                         unseen: [(Unseen::Guest, PAGE_SIZE)].into_iter().collect(),
                     },
+                    mapped_again: 0,
                     within,
                 };
                 MappingSums { mapping, sums }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use isotherm_core::{Mapping, TargetId, is_memory};
+use isotherm_core::{Mapping, TargetId};
 use isotherm_record::TargetInfo;
 
 use crate::ReportError;
@@ -74,7 +74,7 @@ impl Reader {
             return;
         }
         *last = Arc::clone(mappings);
-        for mapping in mappings.iter().filter(|mapping| is_memory(mappings, mapping)) {
+        for mapping in &**mappings {
             let label = mapping.label();
             let name = shown_name(&label);
             if selection.clip(mapping.range).is_some() && !names.contains(name) {

@@ -403,7 +403,13 @@ impl TargetMap {
             }
         }
         for piece in pieces(found, selection.address) {
+            let is_reserved = !is_memory(&found.mappings, piece.mapping);
             add(piece.range, &|places, weight| {
+                if is_reserved {
+                    let kept = weight * (piece.present + piece.swapped.unwrap_or(0.0));
+                    places.mapped += kept;
+                    places.known += if piece.swapped.is_some() { kept } else { 0.0 };
+                }
                 places.present += weight * piece.present;
                 places.swapped += weight * piece.swapped.unwrap_or(0.0);
             });

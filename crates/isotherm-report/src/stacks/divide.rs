@@ -64,6 +64,7 @@ pub(crate) fn divide(
             touched: share(sums.touched, of.touched, all.touched, size).min(present),
             unobservable: by_present(sums.unobservable),
             unknown: by_present(sums.unknown),
+            mapped_again: (sums.mapped_again as f64 * size) as u64,
             swapped: sums.swapped.map(|bytes| share(bytes, of.swapped, all.swapped, size)),
             kinds: sums.kinds.map(by_present),
             within: within.map(|bytes| bytes.min(present)),

@@ -14,6 +14,7 @@ use crate::colour::{UNKNOWN, UNOBSERVABLE, of_rate};
 use crate::facts::{facts, warnings};
 use crate::groups::GroupBy;
 use crate::node_memory::NodeMemory;
+use crate::resident::Surveyed;
 use crate::summary::{Summary, Temperature, folded};
 
 /// Names with less than this share of the size and of the hot memory share one line.
@@ -117,8 +118,18 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::
     table(out, terminal, &[size, hot, warm, cold, dark, wss, idle, bar, Column::name("mapping")], &rows)?;
     if summary.total.surveyed.resident_bytes.is_some() {
         writeln!(out)?;
-        let rows: Vec<Vec<Cell>> = shown.iter().copied().chain([&summary.total]).map(surveyed).collect();
-        table(out, terminal, &SURVEYED, &rows)?;
+        let all = || shown.iter().copied().chain([&summary.total]);
+        let more: Vec<_> = RARE.into_iter().filter(|(.., bytes)| bytes(&summary.total.surveyed).is_some()).collect();
+        let [before @ .., name] = SURVEYED;
+        let rare = more.iter().map(|(title, rank, _)| Column::figure(*title, *rank));
+        let columns: Vec<Column> = before.into_iter().chain(rare).chain([name]).collect();
+        let rows: Vec<Vec<Cell>> = all().map(|t| surveyed(t, &more)).collect();
+        table(out, terminal, &columns, &rows)?;
+        if let Some(bytes) = summary.total.surveyed.mapped_again_bytes {
+            let bytes = units::bytes(bytes);
+            let text = format!("again: {bytes} that a process maps several times; each page counts where it is first");
+            writeln!(out, "{}", terminal.dim(&wrap(&text, terminal.width(), 0)))?;
+        }
     }
     writeln!(out)
 }
@@ -136,13 +147,19 @@ const SURVEYED: [Column; 9] = [
     Column::name("mapping"),
 ];
 
-fn surveyed(t: &Temperature) -> Vec<Cell> {
+/// The title and the rank of a column that is shown if there is something to show, and its bytes.
+type Rare = (&'static str, u8, fn(&Surveyed) -> Option<u64>);
+
+const RARE: [Rare; 2] = [("no access", 8, |s| s.no_access_bytes), ("again", 9, |s| s.mapped_again_bytes)];
+
+fn surveyed(t: &Temperature, more: &[Rare]) -> Vec<Cell> {
     let s = t.surveyed;
     let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, units::table_bytes).into();
     let idle = [s.idle_10s_bytes, s.idle_1m_bytes, s.idle_10m_bytes];
     let mut cells: Vec<Cell> = vec![bytes(s.resident_bytes), bytes(s.touched_bytes)];
     cells.extend(idle.map(bytes));
     cells.extend([s.absent_bytes, s.swapped_bytes, Some(t.unknown_bytes)].map(bytes));
+    cells.extend(more.iter().map(|(.., of)| bytes(of(&s))));
     cells.push(t.name.to_string().into());
     cells
 }

@@ -396,6 +396,7 @@ pub fn surveyed(seconds: u32) -> Made {
                 swapped: Some(12 * MIB),
                 kinds: Kinds::default(),
                 within,
+                ..PageSums::default()
             };
             let block = |nth: u64| {
                 let hot = nth < 4 || (nth < 8 && second == 5);
@@ -455,6 +456,7 @@ pub fn on_two_nodes(seconds: u32) -> Made {
                 unknown: all.unknown / 4 * quarters,
                 swapped: None,
                 kinds: Kinds::default(),
+                mapped_again: 0,
                 within: all.within.map(|bytes| bytes / 4 * quarters),
             };
             target.by_node = [(0, 3), (2, 1)].map(|(node, of)| NodeSums { node: NodeId(node), sums: part(of) }).into();

@@ -333,7 +333,11 @@ impl Worker {
     fn report_activity(&mut self, is_last: bool) {
         if self.memory_use && (is_last || Instant::now() >= self.next_memory_use) {
             let began = Instant::now();
-            let ids: Vec<TargetId> = self.processes.members().keys().copied().collect();
+            let members = self.processes.members();
+            // Those that share an address space have their memory once.
+            let alone = members.iter().filter(|(_, member)| member.shares.is_none());
+            let ids: Vec<TargetId> = alone.map(|(id, _)| *id).collect();
+            drop(members);
             let read = |id: TargetId| Some((id, memory_use(Path::new("/"), id.pid()?).ok()?));
             let memory: Vec<(TargetId, MemoryUse)> = ids.into_iter().filter_map(read).collect();
             // Of targets that have ended, the last reading is what is known.

@@ -16,6 +16,7 @@ use super::folios::Zeros;
 use super::masks::{Masks, is_of_a_file};
 use super::read::Reader;
 use super::shared::{Decision, Plan, SharedPages, Took};
+use super::views::SecondViews;
 use crate::bpf::BpfError;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::{SharedMemory, SharedReason};
@@ -58,7 +59,7 @@ impl SharedClearer {
     pub(super) fn clear(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        (reader, zeros): (&mut Reader, &Zeros),
+        (reader, zeros, views): (&mut Reader, &Zeros, &mut SecondViews),
         shared: &mut SharedPages,
         target: &mut Target,
         aged: Aged,
@@ -92,10 +93,10 @@ impl SharedClearer {
         if aged == Aged::No && self.seen.len() > WHOLE && shared.walks_files_only(target.id) {
             let files = target.mappings().iter().filter(|mapping| is_memory(mapping) && is_of_a_file(mapping));
             let files: Vec<_> = files.map(|mapping| mapping.range).collect();
-            reader.look((program, tables), target, (&files, usize::MAX), zeros, &mut self.blocks)?;
+            reader.look((&mut *program, tables), target, (&files, usize::MAX), zeros, &mut self.blocks)?;
             self.leave_elsewhere(shared, target);
         } else {
-            reader.read((program, tables), target, SurveyPart::ALL, zeros, &mut self.blocks)?;
+            reader.read((&mut *program, tables), target, SurveyPart::ALL, zeros, &mut self.blocks)?;
         }
         let plan = match shared.decide(target, &self.blocks) {
             Decision::Clear(plan) => plan,
@@ -108,6 +109,11 @@ impl SharedClearer {
                 return Ok(0);
             }
         };
+        if views.has(target.id) {
+            // What was accessed through other views since they were read is cleared, too.
+            views.read((&mut *program, tables), target, zeros, usize::MAX, shared)?;
+            views.apply(target.id, &mut self.blocks, 0);
+        }
         let (Some(space), Some(pid)) = (target.space(), target.id.pid()) else { return Ok(0) };
         let (began, cpu) = (Instant::now(), monitor_cpu_time());
         match clear_refs(Path::new("/"), pid, space.pidfd(), plan.refs) {

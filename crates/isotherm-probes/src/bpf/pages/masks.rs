@@ -1,4 +1,4 @@
-//! Which pages of a block a process may access, by its mappings.
+//! Which pages of a block are memory of a process, by its mappings.
 
 use isotherm_core::Mapping;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
@@ -9,7 +9,7 @@ use crate::mapping::is_memory;
 /// The pages of a block by what they are mapped from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask {
-    /// Pages of memory that the process may access.
+    /// Pages of memory, whether the process may access them or not.
     pub(super) usable: PageBits,
     /// Of these, the pages of files and shared memory.
     pub(super) file: PageBits,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_has_the_pages_of_all_mappings_that_may_be_accessed() {
+    fn a_mask_has_the_pages_of_all_mappings_but_those_of_the_kernel() {
         const RW: Permissions = Permissions::READ_WRITE;
         let mappings = [
             mapping(0x1000, 0x3000, "", RW),
@@ -101,7 +101,7 @@ mod tests {
             [Clearing::Never(Unseen::Other), Clearing::Single, Clearing::Locked, Clearing::Single, Clearing::Single];
         let mut masks = Masks::new(&mappings, &clearing);
         let first = masks.at(0);
-        assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 4, 511]);
+        assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 3, 4, 511]);
         assert_eq!(first.file.iter().collect::<Vec<_>>(), [4, 511]);
         assert_eq!(first.copied.iter().collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(first.uncleared.iter().collect::<Vec<_>>(), [1, 2]);

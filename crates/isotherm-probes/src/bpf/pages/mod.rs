@@ -17,6 +17,7 @@ mod shared;
 mod shared_sums;
 mod sharing;
 mod spans;
+mod views;
 
 use std::collections::HashSet;
 
@@ -40,6 +41,7 @@ use lazy::LazilyFreed;
 use learn::learn;
 use read::Reader;
 use shared::{CHECK, SharedPages};
+pub(super) use views::SecondViews;
 
 /// A target with shared pages is read at once if it has at most this many blocks: 1 GiB, which takes about 2 ms.
 const WHOLE: usize = 512;
@@ -59,6 +61,9 @@ pub(super) struct Pages {
     shared_clearer: SharedClearer,
     swap: SwapEntries,
     lazily_freed: LazilyFreed,
+    views: SecondViews,
+    /// Whether second views count as memory of their own.
+    counts_all_views: bool,
     /// The targets that were read to their end, and of which nothing was cleared since.
     at_end: HashSet<TargetId>,
     surveys: u32,
@@ -70,6 +75,7 @@ impl Pages {
         let is_target = |id: &TargetId| targets.binary_search_by_key(id, |target| target.id).is_ok();
         self.shared.keep(is_target);
         self.lazily_freed.keep(is_target);
+        self.views.keep(is_target);
         self.at_end.retain(is_target);
     }
 
@@ -79,6 +85,7 @@ impl Pages {
         self.shared.begin(targets.iter().map(|target| target.id));
         self.aging.begin(targets, mode);
         self.large.begin();
+        self.views.begin();
         self.at_end.clear();
         self.surveys = self.surveys.wrapping_add(1);
         if u64::from(self.surveys).is_multiple_of(CHECK) {
@@ -93,7 +100,7 @@ impl Pages {
     /// Appends the blocks in a part of `target` that have present or swapped pages to `blocks`, in the order of
     /// addresses. Forgets which pages of the part sampling has cleared. A target with shared pages is read as a whole
     /// if it is not large, because they are cleared in all of it at once. Calls `seen` with each of the blocks, before
-    /// it is known which of its pages other processes map, and with its page frames.
+    /// it is known which of its pages are mapped elsewhere too, and with its page frames.
     pub(super) fn read(
         &mut self,
         (program, tables, folios): (&mut Program, &PageTables, &Folios),
@@ -103,6 +110,13 @@ impl Pages {
         seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
     ) -> Result<Rest, BpfError> {
         let first = blocks.len();
+        if part.from == 0 && !self.counts_all_views {
+            let (zeros, shared) = (&self.zeros, &mut self.shared);
+            let left = self.views.read((&mut *program, tables), target, zeros, part.most, shared)?;
+            if left > 0 {
+                return Ok(Rest { from: Some(0), blocks: left });
+            }
+        }
         let most = if self.shared.has(target.id) { part.most.max(WHOLE) } else { part.most };
         let part = SurveyPart { most, ..part };
         let rest = self.reader.read_with_frames((program, tables), target, part, &self.zeros, blocks, seen)?;
@@ -117,10 +131,11 @@ impl Pages {
         self.lazily_freed.mark(folios.table(), target, range, self.reader.clean(), &mut blocks[first..]);
         learn(&mut self.shared, target, self.reader.suspects());
         self.reader.locked().iter().for_each(|&(start, pages)| self.shared.note(target.id, start, pages));
+        self.shared.estimate(target, part.from, &blocks[first..]);
+        self.views.apply(target.id, blocks, first);
         for block in &mut blocks[first..] {
             block.shared = self.shared.at(target.id, block.start) & block.accessed & !block.unobservable;
         }
-        self.shared.estimate(target, part.from, &blocks[first..]);
         self.shared_clearer.seen(part.from, &blocks[first..]);
         self.aging.seen(target.id, part.from, &blocks[first..]);
         target.sampled.forget(part.from..rest.from.unwrap_or(u64::MAX));
@@ -183,7 +198,8 @@ impl Pages {
                 self.aging.age((&mut *program, tables), (&mut *reader, zeros), &mut *shared, (&mut *targets, index))?;
             let target = &mut targets[index];
             let aged = self.aging.result(target.id);
-            cleared += self.shared_clearer.clear((&mut *program, tables), (reader, zeros), shared, target, aged)?;
+            let views = &mut self.views;
+            cleared += self.shared_clearer.clear((&mut *program, tables), (reader, zeros, views), shared, target, aged)?;
             self.aging.leave_out(target.id, blocks);
         }
         let target = &mut targets[index];
@@ -194,6 +210,16 @@ impl Pages {
         self.aging.finish(target.id, blocks);
         self.shared_clearer.finish(blocks);
         Ok(cleared)
+    }
+
+    /// Sets whether all views of a frame that a target maps several times count as memory of their own.
+    pub(super) fn set_all_views(&mut self, all: bool) {
+        self.counts_all_views = all;
+    }
+
+    /// The frames that targets map several times.
+    pub(super) fn views(&self) -> &SecondViews {
+        &self.views
     }
 
     /// Whether the last survey could tell which pages are in swap.
