@@ -7,3 +7,8 @@ use isotherm_core::Mapping;
 pub(crate) fn is_memory(mapping: &Mapping) -> bool {
     !["[vvar", "[vdso]", "[vsyscall]"].iter().any(|name| mapping.name.starts_with(name))
 }
+
+/// Whether the mapping is of a file or of shared memory.
+pub(crate) fn is_of_a_file(mapping: &Mapping) -> bool {
+    mapping.permissions.shared || mapping.name.starts_with('/')
+}

@@ -131,8 +131,7 @@ fn pieces_of_block(block: BlockSums, target: &TargetSurvey) -> impl Iterator<Ite
     let range = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
     let first = mappings.partition_point(|mapping| mapping.range.end() <= start);
     let inside = (first..).zip(&mappings[first..]);
-    let inside =
-        inside.map_while(move |(nth, mapping)| Some((nth, range?.intersection(mapping.range)?, mapping)));
+    let inside = inside.map_while(move |(nth, mapping)| Some((nth, range?.intersection(mapping.range)?, mapping)));
     let memory = inside.filter(move |(nth, _, mapping)| is_memory(mappings, mapping) || has_pages(target, *nth));
     let memory = memory.map(|(_, range, mapping)| (range, mapping));
     let pages: u64 = memory.clone().map(|(range, _)| range.pages()).sum();

@@ -78,7 +78,8 @@ impl TargetSurvey {
         for (index, mapping) in (0..).zip(&*self.mappings).skip(mapped) {
             let from = views.partition_point(|(start, _)| start + BLOCK_SIZE <= mapping.range.start());
             let inside = views[from..].iter().take_while(|(start, _)| *start < mapping.range.end());
-            let pages: usize = inside.map(|(start, pages)| (*pages & PageBits::within(*start, mapping.range)).count()).sum();
+            let pages: usize =
+                inside.map(|(start, pages)| (*pages & PageBits::within(*start, mapping.range)).count()).sum();
             if pages == 0 {
                 continue;
             }

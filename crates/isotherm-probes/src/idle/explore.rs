@@ -71,12 +71,7 @@ impl Explored {
 
 impl Turns {
     /// Adds the next blocks of large mappings, which are sorted by address, without those that are `known`.
-    fn take(
-        &mut self,
-        large: impl Iterator<Item = AddrRange> + Clone,
-        known: &BTreeSet<u64>,
-        blocks: &mut Vec<u64>,
-    ) {
+    fn take(&mut self, large: impl Iterator<Item = AddrRange> + Clone, known: &BTreeSet<u64>, blocks: &mut Vec<u64>) {
         let most = if self.was_read { LATER } else { FIRST };
         self.was_read = true;
         let from = self.next;

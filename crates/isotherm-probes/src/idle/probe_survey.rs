@@ -13,7 +13,7 @@
 //!   other memory is absent: free memory, and memory that the kernel uses for itself.
 //! - A process with more than 16 GiB of accessible address space is not read whole: see `explore.rs`.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, Rest, Survey, SurveyPart};
+use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, PageBits, Rest, Survey, SurveyPart};
 use isotherm_core::{AddrRange, BoxError, Mapping, TargetId, TargetSpace};
 use isotherm_kernel::pages::PageBuffer;
 
@@ -29,6 +29,7 @@ impl Survey for IdleProbe {
         self.accesses.lock().begin();
         survey.nodes.begin();
         survey.explored.retain(|id, _| self.targets.iter().any(|target| target.id == *id));
+        survey.second_views.retain(|id, _| self.targets.iter().any(|target| target.id == *id));
         Ok(())
     }
 
@@ -74,6 +75,11 @@ impl Survey for IdleProbe {
         let suspects = self.survey.iter().flat_map(|survey| &survey.suspects);
         suspects.filter_map(Suspects::frames).for_each(found);
         Ok(true)
+    }
+
+    fn second_views(&self, target: TargetId, found: &mut dyn FnMut(u64, PageBits)) {
+        let views = self.survey.as_ref().and_then(|survey| survey.second_views.get(&target));
+        views.into_iter().flatten().for_each(|(start, pages)| found(*start, *pages));
     }
 
     fn nodes(&mut self, _: TargetId, found: &mut dyn FnMut(NodePages)) -> Result<(), BoxError> {

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, PageBits, Rest, SurveyPart};
-use isotherm_core::{Mapping, TargetId};
+use isotherm_core::{FrameSet, Mapping, TargetId};
 use isotherm_kernel::pages::{PageBuffer, PagemapEntry, TableError};
 
 use super::accesses::Accesses;
 use super::explore::{Explored, blocks_of};
 use super::frames::{Frames, Page, State, heads};
 use super::target::{BlockEntries, Found, Target};
-use crate::mapping::is_memory;
+use crate::mapping::{is_memory, is_of_a_file};
 use crate::page_nodes::PageNodes;
 
 /// This many blocks of physical memory, 128 MiB, are looked up together. No folio of user memory crosses a multiple.
@@ -22,6 +22,10 @@ pub(super) struct IdleSurvey {
     pub(super) explored: HashMap<TargetId, Explored>,
     /// The pages of the target that was read last that other processes may have too.
     pub(super) suspects: Vec<Suspects>,
+    /// The frames of the target that is being read which others may have too.
+    seen: FrameSet,
+    /// The pages of each target, by block, whose frame it maps at a lower address too.
+    pub(super) second_views: HashMap<TargetId, Vec<(u64, PageBits)>>,
     /// The memory nodes of the pages that were read last. Those of physical memory are known by its mappings.
     pub(super) nodes: PageNodes,
     starts: Vec<u64>,
@@ -64,6 +68,8 @@ impl IdleSurvey {
         self.suspects.clear();
         self.nodes.begin_part();
         if part.from == 0 {
+            self.seen = FrameSet::default();
+            self.second_views.remove(&target.id);
             if target.is_physical() {
                 self.starts.clear();
                 self.starts.extend(mappings.iter().flat_map(|mapping| blocks_of(mapping.range)));
@@ -111,7 +117,8 @@ impl IdleSurvey {
         let places = self.nodes.are_several() && !target.is_physical();
         let mut frames_of = [0; BLOCK_PAGES];
         for &start in starts {
-            let usable = usable.at(start);
+            let (usable, of_files) = usable.at(start);
+            let mut second = PageBits::NONE;
             let mut block = BlockPages { start, ..BlockPages::default() };
             let mut suspects = Suspects { start, ..Suspects::default() };
             is_there = target.block(start, &mut buffer, |page, found| {
@@ -127,6 +134,10 @@ impl IdleSurvey {
                         return;
                     }
                 };
+                if !is_exclusive && of_files.contains(page) && !self.seen.insert(frame) {
+                    second.insert(page);
+                    return;
+                }
                 block.present.insert(page);
                 self.pages.push(Page::new(frame, blocks.len(), page));
                 frames_of[page] = frame;
@@ -138,6 +149,10 @@ impl IdleSurvey {
             // A target that has ended, or has called exec, has no pages.
             if !is_there {
                 break;
+            }
+            if !second.is_empty() {
+                self.second_views.entry(target.id).or_default().push((start, second));
+                self.explored.entry(target.id).or_default().note(start);
             }
             if places {
                 self.nodes.add(start, block.present, |page| Some(frames_of[page]));
@@ -264,13 +279,18 @@ struct Usable<'a> {
 }
 
 impl Usable<'_> {
-    /// The pages of the block that begins at `start`. No earlier call had a higher address.
-    fn at(&mut self, start: u64) -> PageBits {
+    /// The pages of the block that begins at `start`, and those of files and shared memory among them. No earlier call
+    /// had a higher address.
+    fn at(&mut self, start: u64) -> (PageBits, PageBits) {
         let rest = &self.mappings[self.next..];
         self.next += rest.iter().take_while(|mapping| mapping.range.end() <= start).count();
         let end = start.saturating_add(BLOCK_SIZE);
         let inside = self.mappings[self.next..].iter().take_while(|mapping| mapping.range.start() < end);
         let memory = inside.filter(|mapping| self.is_physical || is_memory(mapping));
-        memory.fold(PageBits::NONE, |pages, mapping| pages | PageBits::within(start, mapping.range))
+        memory.fold((PageBits::NONE, PageBits::NONE), |(all, of_files), mapping| {
+            let pages = PageBits::within(start, mapping.range);
+            let is_file = !self.is_physical && is_of_a_file(mapping);
+            (all | pages, if is_file { of_files | pages } else { of_files })
+        })
     }
 }

@@ -6,7 +6,7 @@
 //! A pass reads and clears one process after the other. The interval of a page is therefore the time between two
 //! passes, however long a pass takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -146,6 +146,7 @@ impl PageTableScan {
         pacer.begin(members.iter().map(|member| member.resident).sum());
         let mut known = std::mem::take(&mut self.known);
         let mut visited = Vec::with_capacity(members.len());
+        let mut identities = HashSet::new();
         for (member, space) in members.into_iter().zip(spaces) {
             if let Some(e) = refused.get(&space.id) {
                 self.notes.push(format!("process {} is left out: access to it is not permitted ({e})", member.pid));
@@ -155,6 +156,10 @@ impl PageTableScan {
                 self.population.note_ended(&member, &self.scope, &mut self.notes);
                 continue;
             };
+            // Another process that shares the address space was read before, and its memory is that of both.
+            if !identities.insert(identity) {
+                continue;
+            }
             let mut history = match known.remove(&space.id).filter(|known| known.space == identity) {
                 Some(known) => known.history,
                 // If there was a pass, all memory of the process is new.
@@ -163,9 +168,13 @@ impl PageTableScan {
             self.blocks.clear();
             Survey::read(&mut self.probe, &space, SurveyPart::ALL, &mut self.blocks).map_err(failed)?;
             if several && !first {
-                let sharing = &mut self.sharing;
-                self.probe.frames(space.id, |_, frames| {
-                    sharing.see(frames.iter().copied().filter(|&frame| frame != NO_FRAME));
+                let (sharing, blocks) = (&mut self.sharing, &self.blocks);
+                self.probe.frames(space.id, |start, frames| {
+                    // Of frames that the process maps several times, only the first view is present.
+                    let block = blocks.binary_search_by_key(&start, |block| block.start);
+                    let present = block.map_or(PageBits::NONE, |index| blocks[index].present);
+                    let of_page = |(page, frame): (usize, &u64)| present.contains(page).then_some(*frame);
+                    sharing.see(frames.iter().enumerate().filter_map(of_page).filter(|&frame| frame != NO_FRAME));
                 })?;
             }
             history.take(&self.blocks, now);

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::{AccessProbe, Observation, Sample};
 use isotherm_core::survey::{BLOCK_SIZE, BlockFrames, ClearPages, PageBits, SurveyPart};
+use isotherm_core::{AccessProbe, Observation, Sample};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory, SharedReason};
 
 use crate::survey::{clear, counts, survey};
@@ -107,7 +107,8 @@ fn memory_that_a_process_maps_three_times_counts_once_and_is_as_hot_as_its_hotte
     update(&mut probe, &[&target]);
     let pages = |bytes: u64| (bytes / PAGE) as usize;
     let present = |blocks: &[_]| views.map(|(start, size)| counts(blocks, start..start + size).0);
-    let accessed = |blocks: &[_]| views.map(|(start, size)| counts(blocks, start..start + size).1).iter().sum::<usize>();
+    let accessed =
+        |blocks: &[_]| views.map(|(start, size)| counts(blocks, start..start + size).1).iter().sum::<usize>();
     for round in 0..4 {
         let blocks = survey(&mut probe, &target);
         assert_eq!(present(&blocks).iter().sum::<usize>(), pages(SIZE), "{round}: {:?}", present(&blocks));

@@ -7,7 +7,7 @@ use isotherm_kernel::pages::{Flags, PagemapEntry};
 use rustix::io::Errno;
 
 use super::folios::{LargeFolios, Layout, Zeros};
-use super::masks::{Masks, is_of_a_file};
+use super::masks::Masks;
 use super::shared::SharedPages;
 use super::spans::Spans;
 use crate::bpf::BpfError;
@@ -16,7 +16,7 @@ use crate::bpf::folio::Folios;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::SharedMemory;
 use crate::bpf::target::{Clearing, Target};
-use crate::mapping::is_memory;
+use crate::mapping::{is_memory, is_of_a_file};
 
 /// The number of blocks that are read, cleared and read again together.
 const WINDOW: usize = 32;

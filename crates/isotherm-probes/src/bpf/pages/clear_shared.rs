@@ -13,7 +13,7 @@ use super::WHOLE;
 use super::aging::Aged;
 use super::done::{Done, merge};
 use super::folios::Zeros;
-use super::masks::{Masks, is_of_a_file};
+use super::masks::Masks;
 use super::read::Reader;
 use super::shared::{Decision, Plan, SharedPages, Took};
 use super::views::SecondViews;
@@ -21,7 +21,7 @@ use crate::bpf::BpfError;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::{SharedMemory, SharedReason};
 use crate::bpf::target::Target;
-use crate::mapping::is_memory;
+use crate::mapping::{is_memory, is_of_a_file};
 
 /// The buffers of a clear of shared pages, kept between surveys.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use isotherm_core::Mapping;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
 
 use crate::bpf::target::Clearing;
-use crate::mapping::is_memory;
+use crate::mapping::{is_memory, is_of_a_file};
 
 /// The pages of a block by what they are mapped from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,11 +69,6 @@ impl<'a> Masks<'a> {
         }
         mask
     }
-}
-
-/// Whether the mapping is of a file or of shared memory.
-pub(super) fn is_of_a_file(mapping: &Mapping) -> bool {
-    mapping.permissions.shared || mapping.name.starts_with('/')
 }
 
 #[cfg(test)]

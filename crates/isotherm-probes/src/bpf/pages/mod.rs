@@ -199,7 +199,8 @@ impl Pages {
             let target = &mut targets[index];
             let aged = self.aging.result(target.id);
             let views = &mut self.views;
-            cleared += self.shared_clearer.clear((&mut *program, tables), (reader, zeros, views), shared, target, aged)?;
+            cleared +=
+                self.shared_clearer.clear((&mut *program, tables), (reader, zeros, views), shared, target, aged)?;
             self.aging.leave_out(target.id, blocks);
         }
         let target = &mut targets[index];

@@ -13,14 +13,14 @@ use isotherm_core::{AddrRange, FrameMap, TargetId};
 
 use super::block_frames::FramesOf;
 use super::folios::Zeros;
-use super::masks::{Masks, is_of_a_file};
+use super::masks::Masks;
 use super::shared::{CHECK, SharedPages};
 use crate::bpf::BpfError;
 use crate::bpf::find::{Finder, MappedBy, Place};
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
 use crate::bpf::target::Target;
 use crate::bpf::words::words;
-use crate::mapping::is_memory;
+use crate::mapping::{is_memory, is_of_a_file};
 
 /// The pages of a block whose frames are mapped several times.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,7 +151,7 @@ impl SecondViews {
     ) -> Result<(), BpfError> {
         let Some(space) = target.space() else { return Ok(()) };
         let Self { places, views, firsts, .. } = self;
-        let mut masks = Masks::new(target.mappings(), target.uncleared());
+        let mut masks = Masks::new(target.mappings(), target.clearing());
         let mut starts = Vec::with_capacity(MAX_TABLES);
         let mut of_tables = Vec::with_capacity(MAX_TABLES);
         let mut at = part.start;
