@@ -96,7 +96,7 @@ pub use report::write;
 pub use resident::{KindBytes, Surveyed};
 pub use source::{
     Activities, AllocationBatches, Marks, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit,
-    pieces, walk,
+    mapped_of_regions, pieces, walk,
 };
 pub use summary::SummarySort;
 pub use text::{Colour, Terminal, part_in, width, wrap};

@@ -1,6 +1,5 @@
 //! Mapped memory that no region covers: nothing of it was in memory at the last survey.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use isotherm_core::survey::TargetSurvey;
@@ -8,7 +7,7 @@ use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, is_memory};
 use serde::Serialize;
 
 use crate::extent::shown_name;
-use crate::source::{Visit, pieces as pieces_of_row};
+use crate::source::{Visit, mapped_of_regions, pieces as pieces_of_row};
 use crate::surveys::{Piece, part, pieces};
 
 /// What of a target no region covers.
@@ -74,10 +73,7 @@ impl Outside {
         if row.target.id == TargetId::PhysicalMemory {
             return None;
         }
-        let mut mapped_of = HashMap::new();
-        for piece in pieces_of_row(row, None) {
-            *mapped_of.entry(piece.region.range.start()).or_insert(0_u64) += piece.range.size();
-        }
+        let mapped_of = mapped_of_regions(row);
         let found = Swapped { survey, pieces: pieces(survey, None).filter(|of| of.swapped > Some(0.0)).collect() };
         let knows_swap = survey.by_mapping.iter().any(|of| of.sums.swapped.is_some());
         let mut outside = Self { swapped_bytes: knows_swap.then_some(0), ..Self::default() };

@@ -1,6 +1,6 @@
 //! The source of rows, the selection of rows, and the walk that shows each row to the views.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -269,10 +269,7 @@ impl Visit<'_> {
     /// The pieces with their bytes in memory. The present bytes of a region are divided among its mapped parts by their
     /// size. Without a survey, all mapped bytes count.
     pub fn present_pieces(&self) -> impl Iterator<Item = (Piece<'_>, u64)> {
-        let mut mapped = std::collections::HashMap::new();
-        for piece in pieces(self.row, None).filter(|piece| piece.region.pages.is_some()) {
-            *mapped.entry(piece.region.range.start()).or_insert(0_u64) += piece.range.size();
-        }
+        let mapped = mapped_of_regions(self.row);
         self.pieces().map(move |piece| {
             let size = piece.range.size();
             let Some(pages) = piece.region.pages else { return (piece, size) };
@@ -318,6 +315,16 @@ pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Pie
             (is_memory || has_more).then_some(Piece { range, region, mapping })
         })
     })
+}
+
+/// The mapped bytes of each region of a row, by its start. What is in memory of a region lies in them: a region of a
+/// survey can span large gaps between mappings.
+pub fn mapped_of_regions(row: &Row) -> HashMap<u64, u64> {
+    let mut mapped = HashMap::new();
+    for piece in pieces(row, None) {
+        *mapped.entry(piece.region.range.start()).or_insert(0) += piece.range.size();
+    }
+    mapped
 }
 
 /// Shares of the samples of a region.

@@ -20,7 +20,7 @@ use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
-use crate::source::{Selection, Share, Source, View, Visit, walk};
+use crate::source::{Selection, Share, Source, View, Visit, mapped_of_regions, walk};
 use crate::surveys::{pieces, selected};
 
 use cell::Sums;
@@ -346,6 +346,7 @@ impl View for Heatmap {
         let Some(map) = place.and_then(|&nth| self.targets.get_mut(nth)) else { return Ok(()) };
         let columns = map.columns.overlaps(visit.since, visit.row.time);
         columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
+        let mapped = mapped_of_regions(visit.row);
         for piece in visit.pieces() {
             let share = Share::of(piece.region, visit.row.samples);
             let rate = share.rate().unwrap_or(0.0);
@@ -355,7 +356,8 @@ impl View for Heatmap {
             let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
             let age = f64::from(piece.region.age) * aggregation;
             if let Some(pages) = piece.region.pages {
-                let part = piece.range.size() as f64 / piece.region.range.size().max(1) as f64;
+                let whole = mapped.get(&piece.region.range.start()).copied().unwrap_or(1);
+                let part = piece.range.size() as f64 / whole as f64;
                 let touched = part * pages.touched as f64 * visit.span().as_secs_f64();
                 self.touched.0 += touched;
                 self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };

@@ -1,23 +1,26 @@
 //! How much of a region was accessed: by samples, or by the last survey in a run without samples.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use isotherm_core::RegionSnapshot;
 use isotherm_core::rate::sampling_interval;
 use isotherm_record::Row;
-use isotherm_report::{Parts, Share};
+use isotherm_report::{Parts, Share, mapped_of_regions};
 
 /// What the regions of a row tell.
 pub struct Shares<'a> {
     row: &'a Row,
     sampled: bool,
+    /// The mapped bytes of each region, by its start.
+    mapped: HashMap<u64, u64>,
 }
 
 impl<'a> Shares<'a> {
     pub fn new(row: &'a Row) -> Self {
         // In a run with samples, each region is sampled at least once in an aggregation.
         let sampled = row.target.regions.iter().any(|region| region.nr_samples > 0 || region.pages.is_none());
-        Self { row, sampled }
+        Self { row, sampled, mapped: mapped_of_regions(row) }
     }
 
     /// The sampling interval. Zero without samples.
@@ -45,16 +48,17 @@ impl<'a> Shares<'a> {
         Parts { hot: 0.0, warm: accessed, cold: observed - accessed, unobservable, unknown }
     }
 
-    /// The part of the addresses of a region that counts as memory: with surveys, what is in memory.
+    /// The part of the mapped bytes of a region that counts as memory: with surveys, what is in memory.
     pub fn weight(&self, region: &RegionSnapshot) -> f64 {
-        region.pages.map_or(1.0, |pages| pages.present as f64 / region.range.size() as f64)
+        let mapped = self.mapped.get(&region.range.start()).copied().unwrap_or(region.range.size());
+        region.pages.map_or(1.0, |pages| pages.present as f64 / mapped.max(1) as f64)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use isotherm_core::RegionPages;
+    use isotherm_core::{AddrRange, Mapping, RegionPages};
 
     use super::*;
     use crate::top::figures::Figures;
@@ -79,6 +83,22 @@ mod tests {
         assert_eq!(shares.weight(region), 0.5);
         let Parts { unobservable, unknown, .. } = shares.parts(region);
         assert!((unobservable - 0.1).abs() < 1e-6 && (unknown - 0.4).abs() < 1e-6, "{unobservable} {unknown}");
+    }
+
+    #[test]
+    fn scattered_memory_counts_whole_however_large_the_gaps_in_a_region_are() {
+        let mut row = record(1, &[7]).into_rows().next().unwrap();
+        let areas = (0..900_u64).map(|nth| AddrRange::new(nth << 30, (nth << 30) + (512 << 10)).unwrap());
+        row.target.mappings = areas.map(Mapping::anonymous).collect();
+        row.target.regions.truncate(1);
+        let region = &mut row.target.regions[0];
+        region.range = AddrRange::new(0, 900 << 30).unwrap();
+        let (present, touched) = (900 * (512 << 10), 100 * (512 << 10));
+        region.pages = Some(RegionPages { present, touched, ..RegionPages::default() });
+        let figures = Figures::of_whole(&row);
+        let found = [figures.total.size, figures.resident.unwrap(), figures.total.working_set];
+        let expected = [present, present, touched].map(|bytes| bytes as f64);
+        assert!(found.iter().zip(expected).all(|(found, of)| (found - of).abs() < 1.0), "{found:?}, {expected:?}");
     }
 
     #[test]
