@@ -11,7 +11,9 @@
 //!   `/proc/PID/clear_refs`, within limits: see [`SharedMemory`](super::SharedMemory).
 //! - A page of hugetlbfs is unobservable once the kernel has refused to clear it.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, PageBits, Rest, Survey, SurveyPart, Unseen};
+use isotherm_core::survey::{
+    BlockFrames, BlockPages, ClearPages, NodePages, PageBits, Rest, Survey, SurveyPart, Unseen,
+};
 use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
 
 use super::BpfError;

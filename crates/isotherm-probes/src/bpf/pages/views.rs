@@ -198,7 +198,8 @@ impl SecondViews {
             block.accessed = (block.accessed | views.accessed) & block.present;
             block.unobservable &= block.present;
         }
-        let kept = blocks.drain(from..).filter(|block| !(block.present | block.swapped).is_empty());
+        let kept =
+            blocks.drain(from..).filter(|block| !(block.present | block.swapped | block.lazily_freed).is_empty());
         let kept: Vec<_> = kept.collect();
         blocks.extend(kept);
     }
