@@ -121,7 +121,7 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::
         let all = || shown.iter().copied().chain([&summary.total]);
         let more: Vec<_> = RARE.into_iter().filter(|(.., bytes)| bytes(&summary.total.surveyed).is_some()).collect();
         let [before @ .., name] = SURVEYED;
-        let rare = more.iter().map(|(title, rank, _)| Column::figure(*title, *rank));
+        let rare = more.iter().map(|(title, rank, _)| Column::figure(title, *rank));
         let columns: Vec<Column> = before.into_iter().chain(rare).chain([name]).collect();
         let rows: Vec<Vec<Cell>> = all().map(|t| surveyed(t, &more)).collect();
         table(out, terminal, &columns, &rows)?;
