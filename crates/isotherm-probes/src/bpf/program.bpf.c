@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Reads page tables in the kernel: finds the top page table of an opened process, looks up the page-table entries of
- * many addresses at once, and copies whole page tables. The program only reads. program.rs declares the same
+ * Reads page tables in the kernel: finds the direct map and the top page table of an opened process, looks up the
+ * page-table entries of many addresses at once, and copies whole page tables. The program only reads. program.rs declares the same
  * structures.
  */
 #include "kernel.h"
@@ -227,5 +227,25 @@ int resolve(struct resolve_args *ctx)
 	ctx->mm = (__u64)mm;
 	ctx->pgd = mm ? (__u64)BPF_CORE_READ(mm, pgd) : 0;
 	ctx->own_mm = (__u64)BPF_CORE_READ(task, mm);
+	return 0;
+}
+
+struct direct_map_args {
+	/* Out: the address at which the kernel maps physical address 0; 0 if the kernel does not tell it. */
+	__u64 start;
+};
+
+/* Reads the kernel's variable `page_offset_base`. */
+SEC("syscall")
+int direct_map(struct direct_map_args *ctx)
+{
+	char name[] = "page_offset_base";
+	__u64 variable = 0, start = 0;
+
+	ctx->start = 0;
+	if (bpf_kallsyms_lookup_name(name, sizeof(name), 0, &variable) || !variable)
+		return 0;
+	if (!bpf_probe_read_kernel(&start, sizeof(start), (const void *)variable))
+		ctx->start = start;
 	return 0;
 }

@@ -248,6 +248,14 @@ impl Program {
         Ok(Resolved { f_op, mm, pgd, own_mm })
     }
 
+    /// The address at which the kernel maps physical address 0, as its variable `page_offset_base` says. `None` if the
+    /// kernel does not list the variable among its symbols, or hides it from this user.
+    pub(super) fn direct_map(&mut self) -> Result<Option<u64>, BpfError> {
+        let mut args = [0];
+        self.run("direct_map", &mut args)?;
+        Ok(Some(args[0]).filter(|&start| start != 0))
+    }
+
     /// Runs the program `name` on `args`, which it may change, and returns its return value.
     fn run<const N: usize>(&mut self, name: &'static str, args: &mut [u64; N]) -> Result<u32, BpfError> {
         let program = self.object.progs_mut().find(|program| program.name() == name);
