@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, Work};
-use isotherm_core::{AddrRange, BoxError, NodeId, TargetId};
+use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, RefusalReason, Work};
+use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId};
 use rustix::io::Errno;
 
 use super::call_method::CallMethod;
@@ -18,7 +18,8 @@ use super::inside::{Inside, InsideCall, InsideError};
 use super::migration::Migration;
 use super::outside::{advise_ranges, cut_at_mappings};
 use super::refusal::{NOT_MAPPED, refusal};
-use super::resident::resident;
+use super::resident::{Cached, resident};
+use super::swap::{Swap, needs_swap};
 use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
@@ -29,6 +30,8 @@ pub struct ProcessActuator {
     root: PathBuf,
     inside: Inside,
     migration: Migration,
+    cached: Cached,
+    swap: Swap,
     spent: Duration,
     cpu: Duration,
     /// Set when the work must end.
@@ -45,6 +48,8 @@ impl ProcessActuator {
             root: "/".into(),
             inside: Inside::new(),
             migration: Migration::new("/".as_ref()),
+            cached: Cached::new("/".as_ref()),
+            swap: Swap::default(),
             spent: Duration::ZERO,
             cpu: Duration::ZERO,
             interrupt: Arc::default(),
@@ -105,16 +110,23 @@ impl ProcessActuator {
         }
     }
 
-    /// Reclaims ranges. Only what is resident before and not resident afterwards counts as applied: the kernel leaves
-    /// out pages that are shared or in use, and has no place for anonymous pages if there is no swap.
-    fn page_out(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+    /// Reclaims ranges. Only what was freed counts as applied: it was resident before, and neither resident nor in a
+    /// cache afterwards. The kernel leaves out pages that are shared or in use, unmaps changed pages of files without
+    /// freeing them, and has no place for anonymous pages if there is no swap.
+    fn page_out(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let before = resident(&self.root, held.pid, ranges);
         advise_ranges(held, Advice::PageOut, ranges, outcomes);
         // Without the figures, the outcome is that of the call.
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
-        for (outcome, (before, after)) in outcomes.iter_mut().zip(before.into_iter().zip(after)) {
-            outcome.applied = outcome.applied.min(before.saturating_sub(after));
-            outcome.resident = Some(after);
+        for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.into_iter().zip(after)) {
+            let gone = outcome.applied.min(before.bytes().saturating_sub(after.bytes()));
+            outcome.unmapped = self.cached.bytes(&before, &after).min(gone);
+            outcome.applied = gone - outcome.unmapped;
+            outcome.resident = Some(after.bytes());
+            let kept = after.private.min(range.size().saturating_sub(gone + outcome.refused));
+            if kept > 0 && !self.swap.is_free(&self.root) {
+                outcome.refuse(kept, RefusalReason::NoSwap.into());
+            }
         }
     }
 
@@ -163,6 +175,10 @@ impl Actuator for ProcessActuator {
 
     fn left_nodes(&mut self, action: Action) -> Vec<NodeId> {
         self.migration.left_nodes(action)
+    }
+
+    fn can_free(&mut self, mapping: &Mapping) -> bool {
+        !needs_swap(mapping) || self.swap.is_free(&self.root)
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {

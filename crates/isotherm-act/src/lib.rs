@@ -26,6 +26,7 @@ mod outside;
 mod pages;
 mod refusal;
 mod resident;
+mod swap;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 

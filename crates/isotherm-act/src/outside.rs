@@ -276,7 +276,8 @@ mod tests {
         let mut outcomes = [Outcome::default()];
         advise_ranges(&mut memory, Advice::Collapse, &ranges, &mut outcomes);
         let busy = Some(refusal(Errno::AGAIN));
-        let expected = Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, refusal: busy, resident: None };
+        let expected =
+            Outcome { applied: 2 * HUGE_PAGE_SIZE, refused: HUGE_PAGE_SIZE, refusal: busy, ..Outcome::default() };
         assert_eq!(outcomes[0], expected);
     }
 }

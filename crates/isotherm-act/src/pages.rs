@@ -18,7 +18,7 @@ use super::frames::{Frames, FramesError, HugePages, add_page};
 use super::held::Held;
 use super::migration::Places;
 use super::refusal::refusal;
-use super::resident::resident;
+use super::resident::{Resident, resident};
 
 /// The maximum number of pages, 32 MiB, of which a probe is asked in one step. To look at one page, the probe `idle`
 /// has the kernel check the 64 frames of a word of the bitmap. With many pages at once, each word is read once.
@@ -125,7 +125,7 @@ impl PageInspector for ProcessInspector {
         let held = Held::new(&self.process_table, target)?;
         let bytes = resident(&self.root, held.pid, &[range]).ok()?;
         // If the process has ended, another process may have its ID.
-        if held.has_ended() { None } else { bytes.first().copied() }
+        if held.has_ended() { None } else { bytes.first().map(Resident::bytes) }
     }
 
     fn time_inspecting(&self) -> Duration {

@@ -55,6 +55,55 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
     assert!(actuator.time_spent() > std::time::Duration::ZERO);
 }
 
+/// The bytes of a file of `SIZE` bytes that are in memory.
+#[allow(unsafe_code)]
+fn cached(path: &std::path::Path) -> u64 {
+    let file = std::fs::File::open(path).unwrap();
+    let mut pages = vec![0_u8; SIZE / PAGE_SIZE as usize];
+    // SAFETY: the kernel chooses the address of the mapping, to which nothing refers and which is unmapped at the end.
+    // `pages` has a byte for each page of it, and is borrowed for the call.
+    unsafe {
+        let flags = rustix::mm::MapFlags::SHARED;
+        let memory =
+            rustix::mm::mmap(std::ptr::null_mut(), SIZE, rustix::mm::ProtFlags::READ, flags, &file, 0).unwrap();
+        assert_eq!(libc::mincore(memory, SIZE, pages.as_mut_ptr()), 0);
+        rustix::mm::munmap(memory, SIZE).unwrap();
+    }
+    pages.iter().filter(|page| **page & 1 == 1).count() as u64 * PAGE_SIZE
+}
+
+#[test]
+fn changed_memory_of_a_file_counts_as_freed_only_if_it_has_left_the_cache() {
+    // Files on a disk, and of a file system in memory, whose pages need swap.
+    for parent in [env!("CARGO_MANIFEST_DIR"), "/dev/shm"] {
+        let directory = or_skip!(tempfile::tempdir_in(parent));
+        let path = directory.path().join("memory");
+        std::fs::write(&path, vec![0; SIZE]).unwrap();
+        let target = Target::start(&format!("shared {}", path.display()));
+        let mut actuator = actuator(&target);
+        or_skip!(actuator.supports(Action::PageOut, true));
+        assert_eq!(cached(&path), SIZE as u64);
+        let [outcome] = apply(&mut actuator, &target, Action::PageOut, &[target.memory])[..] else { panic!() };
+        let (mapped, cached) = (target.kib("Rss:") * 1024, cached(&path));
+        assert_eq!(outcome.applied, SIZE as u64 - cached, "{parent} {outcome:?}");
+        assert_eq!((outcome.unmapped, outcome.resident), (cached - mapped, Some(mapped)), "{parent} {outcome:?}");
+        assert!(outcome.unmapped > 0, "{parent} {outcome:?}");
+    }
+}
+
+#[test]
+fn anonymous_memory_without_swap_is_refused_for_this_reason() {
+    let target = Target::start("touch");
+    let mut actuator = actuator(&target);
+    or_skip!(actuator.supports(Action::PageOut, true));
+    let free = isotherm_kernel::system_memory("/".as_ref()).unwrap().swap_free;
+    or_skip!(if free == 0 { Ok(()) } else { Err("this machine has swap") });
+    let stays =
+        Outcome { resident: Some(SIZE as u64), ..Outcome::refused(target.memory, RefusalReason::NoSwap.into()) };
+    assert_eq!(apply(&mut actuator, &target, Action::PageOut, &[target.memory]), [stays]);
+    assert!(!actuator.can_free(&isotherm_core::Mapping::anonymous(target.memory)));
+}
+
 /// Tells that every second page was accessed.
 struct EverySecond;
 

@@ -88,6 +88,7 @@ fn total_columns(total: &Statistics) -> columns::Total {
         spent_ns: nanoseconds(total.time),
         watched_bytes: Some(total.watched_bytes),
         returned_bytes: Some(total.returned_bytes),
+        unmapped_bytes: Some(total.unmapped_bytes),
     }
 }
 
@@ -172,6 +173,7 @@ fn statistics(found: columns::Total) -> Statistics {
         passed_bytes: found.passed_bytes,
         applied_regions: found.applied_regions,
         applied_bytes: found.applied_bytes,
+        unmapped_bytes: found.unmapped_bytes.unwrap_or(0),
         watched_bytes: found.watched_bytes.unwrap_or(0),
         returned_bytes: found.returned_bytes.unwrap_or(0),
         rejected_bytes: found.rejected_bytes,

@@ -275,14 +275,17 @@ table! {
         /// of `watched_bytes`, those that were in memory again within their time: the least age that the scheme asks
         /// for, at most a minute; null in older recordings
         "returned_bytes" => returned_bytes: Option<u64>,
+        /// bytes that an action which frees memory unmapped from their target without freeing them, so that they are
+        /// in memory still; null in older recordings
+        "unmapped_bytes" => unmapped_bytes: Option<u64>,
     }
 }
 
 table! {
     /// What was refused for one reason.
     struct Refusal, RefusalBuilder, RefusalReader {
-        /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `busy`, `not_permitted`, `unsupported`,
-        /// `unsuitable`, `interrupted` or `other`
+        /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `no_swap`, `busy`, `not_permitted`,
+        /// `unsupported`, `unsuitable`, `interrupted` or `other`
         "reason" => reason: Arc<str>,
         /// the error number of the kernel (errno); null if there was none
         "code" => code: Option<i32>,

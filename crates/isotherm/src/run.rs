@@ -97,6 +97,9 @@ fn line(report: &Report) -> String {
         }
         _ => format!("{applied} in {} ranges", total.applied_regions),
     };
+    if total.unmapped_bytes > 0 {
+        line += &format!("; {} unmapped, but in memory still", units::bytes(total.unmapped_bytes));
+    }
     if total.watched_bytes > 0 {
         let share = units::percent(total.returned_bytes as f64 / total.watched_bytes as f64);
         line += &format!("; {share} of it came back soon");

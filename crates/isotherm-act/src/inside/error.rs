@@ -18,7 +18,10 @@ pub enum InsideError {
     )]
     Architecture(&'static str),
     /// The helper process cannot be started.
-    #[error("the helper process for acting inside others cannot be started (is the number of processes limited?)")]
+    #[error(
+        "the helper process for acting inside others cannot be started (is the number of processes limited, or may files \
+         in memory not be executed: vm.memfd_noexec?)"
+    )]
     Helper(#[source] io::Error),
     /// The helper process was killed, or does not answer.
     #[error("the helper process that acts inside process {0} was killed; process {0} continues (try again)")]

@@ -1,15 +1,10 @@
-//! Finds the two instruction sequences in the target's own code that a call needs. No code is written into the target.
+//! Finds the two instruction [sequences](super::code) in the target's own code that a call needs. No code is written into the target.
 
 use std::io;
 
 use isotherm_core::AddrRange;
 
-/// `syscall; ret`, which makes the system call.
-pub(super) const CALL: &[u8] = &[0x0f, 0x05, 0xc3];
-
-/// The encodings of `mov $15, %eax; syscall`, which is `rt_sigreturn`. Signal handlers return to it.
-pub(super) const RESTORERS: [&[u8]; 2] =
-    [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+use super::code::{CALL, RESTORERS};
 
 /// The number of bytes of code that are read at a time.
 const PIECE: usize = 256 << 10;

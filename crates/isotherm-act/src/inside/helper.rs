@@ -1,30 +1,47 @@
-//! The helper: a separate process that does the tracing, so that the death of isotherm interrupts no call.
+//! isotherm's side of the helper: a separate process that does the tracing, so that the death of isotherm interrupts no
+//! call.
 //!
-//! The helper is a fork of isotherm in a session of its own. It blocks all signals and closes all files except its end
-//! of a socket. When isotherm ends, the socket is closed; the helper completes the calls in progress and ends. If the
-//! helper itself is killed, the frame restores the registers of the thread (see `frame`).
+//! The helper is a small program of its own (`program/main.rs`), which is executed from memory. So it does not matter
+//! how many threads this process has.
 
-#![allow(unsafe_code)]
-
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::io::IoSlice;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, IoSlice};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg, socketpair,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
+    sendmsg, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use super::message::{Plain, Reply, Request};
-use super::ptrace::VECTOR_BUFFER;
-use super::tracer::{Failure, Files, make_calls};
+
+/// The helper program.
+#[cfg(not(test))]
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inside"));
+/// The helper program that fails when it is asked to.
+#[cfg(test)]
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inside-faults"));
+
+const NAME: &str = "isotherm-inside";
 
 /// How long a helper may take to end before it is killed, and again after that.
 const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// The files of the process in which calls are made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Files<'a> {
+    /// `/proc/PID/mem` of the address space that the request is for.
+    pub memory: BorrowedFd<'a>,
+    /// `/proc/PID/status`.
+    pub status: BorrowedFd<'a>,
+}
 
 /// A helper process.
 #[derive(Debug)]
@@ -38,30 +55,13 @@ impl Helper {
     /// Starts a helper.
     ///
     /// # Errors
-    /// Returns the error of socketpair(2) or fork(2).
-    pub(super) fn start() -> Result<Self, Errno> {
+    /// Returns the error of memfd_create(2), write(2), socketpair(2), fork(2) or execve(2).
+    pub(super) fn start() -> io::Result<Self> {
+        let program = in_memory(PROGRAM)?;
         let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // Signals are blocked before the fork, so that no signal handler of this program runs in the child.
-        // SAFETY: the first call initializes `all`, which the second one reads. The second call initializes `before`.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        }
-        // SAFETY: the child calls only `serve`, which takes no lock, does not allocate, and never returns.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            serve(its);
-        }
-        // A later call may change the error number.
-        let failed = std::io::Error::last_os_error();
-        // SAFETY: `pthread_sigmask` initialized `before` above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-        // `Pid` does not take the -1 of a failure.
-        let pid = if pid > 0 { Pid::from_raw(pid) } else { None };
-        pid.map(|pid| Self { pid, socket: Some(ours) })
-            .ok_or_else(|| Errno::from_io_error(&failed).unwrap_or(Errno::AGAIN))
+        let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+        let helper = Command::new(path).arg0(NAME).env_clear().stdin(Stdio::from(its)).spawn()?;
+        Ok(Self { pid: Pid::from_child(&helper), socket: Some(ours) })
     }
 
     /// The process ID of the helper.
@@ -128,80 +128,18 @@ impl Helper {
     }
 }
 
-/// Ends the process when it is dropped, so that a panic in the child does not unwind into the code of the parent.
-struct ExitOnDrop;
-
-impl Drop for ExitOnDrop {
-    fn drop(&mut self) {
-        // SAFETY: `_exit` ends the process at once and runs no code of the program.
-        unsafe { libc::_exit(0) };
-    }
-}
-
-/// The main function of the helper. It takes no lock, because a thread of isotherm may have held one at the fork.
-fn serve(socket: OwnedFd) -> ! {
-    let end = ExitOnDrop;
-    // SAFETY: the arguments are numbers and a pointer to a static string. The owners of the closed file descriptors are
-    // values of isotherm that are never used or dropped in this process.
-    unsafe {
-        libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"isotherm-inside".as_ptr());
-        let own = socket.as_raw_fd() as libc::c_uint;
-        if own > 0 {
-            libc::syscall(libc::SYS_close_range, 0, own - 1, 0);
-        }
-        libc::syscall(libc::SYS_close_range, own + 1, libc::c_uint::MAX, 0);
-    }
-    let mut vector = [0; VECTOR_BUFFER];
-    let mut request = Request::zero();
-    while let Some([memory, status]) = receive(socket.as_fd(), &mut request) {
-        let mut reply = Reply::zero();
-        let files = Files { memory: memory.as_fd(), status: status.as_fd() };
-        match make_calls(&request, files, &mut vector, &mut reply) {
-            Ok(()) => {}
-            Err(Failure::Detached(why, errno)) => {
-                reply.refused = why as u64;
-                reply.errno = errno.unsigned_abs().into();
-            }
-            Err(Failure::Attached(why)) => {
-                reply.refused = why as u64;
-                reply.ends = 1;
-            }
-        }
-        send_reply(socket.as_fd(), &reply);
-        if reply.ends != 0 {
-            break;
-        }
-    }
-    drop(end);
-    unreachable!("the process has ended")
-}
-
-/// Receives the next request and its files. Returns `None` if isotherm has ended.
-fn receive(socket: BorrowedFd<'_>, request: &mut Request) -> Option<[OwnedFd; 2]> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let length = loop {
-        let mut into = [rustix::io::IoSliceMut::new(request.bytes_mut())];
-        match recvmsg(socket, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            received => break received.ok()?.bytes,
-        }
-    };
-    if length != size_of::<Request>() {
-        return None;
-    }
-    let mut fds = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let mut fds = fds.next()?;
-    Some([fds.next()?, fds.next()?])
-}
-
-fn send_reply(socket: BorrowedFd<'_>, reply: &Reply) {
-    // This fails if isotherm has ended. Then nobody needs the reply.
-    let _ = send(socket, reply.bytes(), SendFlags::NOSIGNAL);
+/// A file in memory with these contents, which can be executed.
+fn in_memory(contents: &[u8]) -> io::Result<std::fs::File> {
+    /// The file can be executed, whatever `vm.memfd_noexec` says. Linux before 6.3 does not know this flag.
+    const EXECUTABLE: MemfdFlags = MemfdFlags::EXEC;
+    let create = |flags| memfd_create(NAME, MemfdFlags::CLOEXEC | flags);
+    let file = create(EXECUTABLE).or_else(|errno| match errno {
+        Errno::INVAL => create(MemfdFlags::empty()),
+        errno => Err(errno),
+    })?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(contents)?;
+    Ok(file)
 }
 
 #[cfg(test)]

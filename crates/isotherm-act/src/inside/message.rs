@@ -1,8 +1,9 @@
 //! The messages between isotherm and its helper. They consist of numbers only, so that the helper need not allocate.
+//! The helper program contains this file, too.
 
 #![allow(unsafe_code)]
 
-use std::mem::size_of;
+use core::mem::size_of;
 
 /// The maximum number of calls in one request.
 pub(super) const CALLS: usize = 64;
@@ -35,8 +36,9 @@ pub(super) struct Request {
     pub count: u64,
     /// The first two arguments of each call: an address and a size in bytes.
     pub ranges: [[u64; 2]; CALLS],
-    /// For tests: the step at which the helper is killed; 0 for never.
-    pub die_at: u64,
+    /// For tests: the number of a fault of the helper, and of the step at which it happens; 0 for never.
+    pub fault: u64,
+    pub fault_at: u64,
 }
 
 /// The result of a request.
@@ -109,18 +111,18 @@ pub(super) unsafe trait Plain: Sized {
     /// The value whose bits are all 0.
     fn zero() -> Self {
         // SAFETY: every bit pattern is valid.
-        unsafe { std::mem::zeroed() }
+        unsafe { core::mem::zeroed() }
     }
 
     fn bytes(&self) -> &[u8] {
         // SAFETY: the bytes are those of `self`, which is borrowed as long as the slice and has no padding.
-        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+        unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the bytes are those of `self`, which is mutably borrowed as long as the slice and has no padding.
         // Every bit pattern that is written to them is valid.
-        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), size_of::<Self>()) }
+        unsafe { core::slice::from_raw_parts_mut(core::ptr::from_mut(self).cast(), size_of::<Self>()) }
     }
 }
 

@@ -6,13 +6,14 @@
 //! `docs/acting.md` describes what is guaranteed, how, and which targets are refused.
 //!
 //! - No code is written into the target. The thread executes a `syscall` instruction of its own C library.
-//! - A [helper] process does the tracing. If isotherm is killed, the helper completes the calls in progress.
-//! - Before the registers of the thread are changed, they are saved in a [frame] on its stack. If the helper is killed,
+//! - A [helper] process does the tracing: a small program of its own. If isotherm is killed, the helper completes the
+//!   calls in progress. A helper that takes longer than a second is killed.
+//! - Before the registers of the thread are changed, they are saved in a frame on its stack. If the helper is killed,
 //!   the kernel continues the thread with registers that restore the saved ones from this frame.
 
-mod error;
 #[cfg(target_arch = "x86_64")]
-mod frame;
+mod code;
+mod error;
 #[cfg(target_arch = "x86_64")]
 mod gadget;
 #[cfg(target_arch = "x86_64")]
@@ -21,21 +22,16 @@ mod helper;
 mod message;
 #[cfg(target_arch = "x86_64")]
 mod prepared;
-#[cfg(target_arch = "x86_64")]
-mod ptrace;
+#[cfg(all(test, target_arch = "x86_64"))]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod program;
 #[cfg(target_arch = "x86_64")]
 mod session;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "unsupported.rs"]
 mod session;
-#[cfg(target_arch = "x86_64")]
-mod status;
-#[cfg(target_arch = "x86_64")]
-mod step;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) mod tests;
-#[cfg(target_arch = "x86_64")]
-mod tracer;
 
 pub use error::InsideError;
 pub use session::Inside;

@@ -13,7 +13,7 @@ use isotherm_kernel::{Pidfd, Unreadable, mappings_of, memory_id, stat_field};
 
 use super::InsideError;
 use super::gadget::{self, Gadgets};
-use super::tracer::Files;
+use super::helper::Files;
 
 /// The class of 64-bit programs: the fifth byte of an ELF file.
 const ELF_CLASS_64: u8 = 2;

@@ -16,8 +16,8 @@ use super::{InsideCall, InsideError};
 const STATE_TIMEOUT: Duration = Duration::from_millis(200);
 /// No further call begins in a stop that has lasted this long. The remaining calls are made in another stop.
 const MAX_STOP: Duration = Duration::from_millis(5);
-/// A helper that does not reply in this time has failed.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// A helper that does not reply in this time has failed, and is killed. Its own watchdog is shorter.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes system calls inside other processes. This works on x86-64 only.
 #[derive(Debug, Default)]
@@ -30,9 +30,9 @@ pub struct Inside {
     /// Takes the place of [`MAX_STOP`].
     #[cfg(test)]
     pub(super) max_stop: Option<Duration>,
-    /// The step at which the helper is killed; 0 for never.
+    /// How the helper fails, and at which step.
     #[cfg(test)]
-    pub(super) die_at: u64,
+    pub(super) fault: Option<(super::program::step::Fault, super::program::step::Step)>,
 }
 
 impl Inside {
@@ -74,8 +74,8 @@ impl Inside {
                 *arguments = [range.start(), range.size()];
             }
             #[cfg(test)]
-            {
-                request.die_at = self.die_at;
+            if let Some((fault, at)) = self.fault {
+                (request.fault, request.fault_at) = (fault as u64, at as u64);
             }
             let reply = self.request(pid, &mut request)?;
             let done = usize::try_from(reply.done).unwrap_or(count).min(count);
@@ -136,7 +136,7 @@ impl Inside {
         }
         let helper = match &mut self.helper {
             Some(helper) => helper,
-            helper => helper.insert(Helper::start().map_err(|errno| InsideError::Helper(errno.into()))?),
+            helper => helper.insert(Helper::start().map_err(InsideError::Helper)?),
         };
         let reply = helper.request(request, prepared.files(), REPLY_TIMEOUT);
         if reply.is_none_or(|reply| reply.ends != 0) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{AddrRange, BoxError, NodeId, TargetId};
+use crate::{AddrRange, BoxError, Mapping, NodeId, TargetId};
 
 use super::{Action, Refusal};
 
@@ -29,19 +29,22 @@ pub struct Outcome {
     pub refused: u64,
     /// Why bytes were refused; `None` if and only if none were. If there are several reasons, it is the first.
     pub refusal: Option<Refusal>,
-    /// Bytes of the range that are in memory after an action that frees memory; `None` if that is not known.
+    /// Bytes that an action which frees memory has unmapped from the target without freeing them. They are neither
+    /// applied nor refused.
+    pub unmapped: u64,
+    /// Bytes of the range that are mapped in the target after an action that frees memory; `None` if that is not known.
     pub resident: Option<u64>,
 }
 
 impl Outcome {
     /// The action was carried out on all of `range`.
     pub const fn all(range: AddrRange) -> Self {
-        Self { applied: range.size(), refused: 0, refusal: None, resident: None }
+        Self { applied: range.size(), refused: 0, refusal: None, unmapped: 0, resident: None }
     }
 
     /// All of `range` was refused.
     pub const fn refused(range: AddrRange, refusal: Refusal) -> Self {
-        Self { applied: 0, refused: range.size(), refusal: Some(refusal), resident: None }
+        Self { applied: 0, refused: range.size(), refusal: Some(refusal), unmapped: 0, resident: None }
     }
 
     /// Counts `bytes`, at least one, as refused for this reason.
@@ -65,6 +68,12 @@ pub trait Actuator {
         Vec::new()
     }
 
+    /// Whether there is a place for the contents of the memory of this mapping, so that an action that frees memory can
+    /// free it now. Other memory is tried first.
+    fn can_free(&mut self, _mapping: &Mapping) -> bool {
+        true
+    }
+
     /// Makes one call, and stores in `outcomes` what became of each of its ranges. `outcomes` has the length of
     /// `work.ranges` and holds default values.
     ///
@@ -84,6 +93,10 @@ impl<A: Actuator + ?Sized> Actuator for Box<A> {
 
     fn left_nodes(&mut self, action: Action) -> Vec<NodeId> {
         (**self).left_nodes(action)
+    }
+
+    fn can_free(&mut self, mapping: &Mapping) -> bool {
+        (**self).can_free(mapping)
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
+use super::backoff::{Backoff, Resisted};
 use super::budget::Allowance;
 use super::candidates::{Candidate, Cursor, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
@@ -60,7 +61,9 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub moved: &'a mut Moved,
     /// When memory was found where the scheme would move it to.
     pub in_place: &'a mut ActionHistory,
-    /// When hot memory was found not to be accessed again.
+    /// The memory that actions did not free.
+    pub backoff: &'a mut Backoff,
+    /// When memory was found accessed, or not accessed again, so that the action is not done before the next survey.
     pub not_again: &'a mut ActionHistory,
     pub victims: &'a mut Victims,
     pub total: &'a mut Statistics,
@@ -212,7 +215,12 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             }
             return;
         }
-        let seeks_young = kind == PageKind::Young && self.scheme.action.kind().moves() == Some(Moves::Hot);
+        // An action on hot memory seeks young pages, and one that takes memory away seeks others. Until the next survey
+        // clears accessed bits, another check would find the same.
+        let action = self.scheme.action.kind();
+        let seeks_young = action.moves() == Some(Moves::Hot);
+        let is_surveyed = !self.snapshot.histories.is_empty();
+        let is_lasting = kind == PageKind::Young && (seeks_young || action.takes_away() && is_surveyed);
         let mut others = Vec::new();
         let mut decide = |part: Option<AddrRange>, is_of_kind: bool| match part {
             Some(part) if is_of_kind != filter.matching => others.push(part),
@@ -222,7 +230,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             Some(_) if kind == PageKind::Present => {}
             Some(part) => {
                 self.total.rejected_bytes += part.size();
-                if seeks_young && !is_of_kind {
+                if is_lasting && is_of_kind != seeks_young {
                     self.not_again.mark(context.target, part, self.snapshot.time);
                 }
             }
@@ -306,8 +314,16 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 self.total.refuse(refusal, outcome.refused.min(range.size() - applied));
             }
             if action.kind().frees() {
-                let left = outcome.resident.unwrap_or(range.size() - applied);
+                let unmapped = outcome.unmapped.min(range.size() - applied);
+                self.total.unmapped_bytes += unmapped;
+                // What was only unmapped comes back without having been freed.
+                let left = outcome.resident.map_or(range.size() - applied, |resident| resident + unmapped);
                 self.victims.freed(target, range, applied, left, self.snapshot.time);
+                match (applied, unmapped) {
+                    (0, 0) => self.backoff.failed(Resisted::Mapped, target, range, self.snapshot.time),
+                    (0, _) => self.backoff.failed(Resisted::Unmapped, target, range, self.snapshot.time),
+                    _ => self.backoff.forget(target, range),
+                }
             }
             let moves = action.kind().moves();
             // Memory in its place was not changed.

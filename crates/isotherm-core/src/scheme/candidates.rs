@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::rate::{sampling_interval, share_of_counts};
 use crate::survey::{InUse, PageHistory};
 use crate::tiering::{OFTEN, PATIENCE, RECENT};
-use crate::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use crate::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
+use super::backoff::Backoff;
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::moved::{LOOK_AGAIN, Moved};
@@ -19,6 +20,8 @@ use super::{ActionKind, Filter, Moves, ProcessFacts, Reach, Scheme};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub score: u32,
+    /// Whether the action can free its memory, as far as is known. Always true for actions that do not free memory.
+    pub yields: bool,
     pub target: TargetId,
     /// The index of the target in the snapshot.
     pub target_index: usize,
@@ -42,6 +45,17 @@ struct Part {
     repeated: bool,
     /// The share of the last surveys that have found it accessed, if it is known.
     in_use: Option<f64>,
+}
+
+/// A piece of a part, of which all was acted on at the same time.
+struct Piece {
+    range: AddrRange,
+    /// When it was acted on last.
+    at: Option<Duration>,
+    /// Whether the action would undo a move that has not been repaid.
+    undoes: bool,
+    /// Whether the action can free its memory, by what became of it before.
+    yields: bool,
 }
 
 /// Where the budget of the last application ended. The next application continues there.
@@ -68,37 +82,53 @@ pub(crate) struct Seen<'a> {
     pub history: &'a ActionHistory,
     /// What schemes have moved between nodes.
     pub moved: &'a Moved,
+    /// What schemes have tried to free.
+    pub backoff: &'a Backoff,
     /// When the scheme found memory where it would move it to.
     pub in_place: &'a ActionHistory,
-    /// When the scheme checked hot memory once more, and found that it was not accessed since the survey.
+    /// When the scheme checked memory once more: hot memory that was not accessed since the survey, and cold memory that
+    /// was.
     pub not_again: &'a ActionHistory,
     /// The index of the filter that checks hot memory once more, if there is one.
     pub second_look: Option<usize>,
 }
 
 impl Seen<'_> {
-    /// Cuts `range` where the time of the last action changes, and calls `each` with the parts that may be acted on,
-    /// with that time, and with whether the action would undo a move that has not been repaid. For actions that would
-    /// move memory, these parts are left out: memory that was moved recently, was found on its node, or was found not
-    /// to be accessed again.
+    /// Cuts `range`, which was accessed last at the time `accessed`, where the time of the last action changes, and calls
+    /// `each` with the parts that may be acted on. These parts are left out: memory that resisted to be freed recently,
+    /// and that was found in use since the survey; and for actions that would move memory: memory that was moved
+    /// recently, was found on its node, or was found not to be accessed again.
     fn pieces(
         &self,
         kind: ActionKind,
         target: TargetId,
         range: AddrRange,
-        mut each: impl FnMut(AddrRange, Option<Duration>, bool),
+        accessed: Duration,
+        mut each: impl FnMut(Piece),
     ) {
-        let Some(direction) = kind.moves() else {
-            return self.history.pieces(target, range, |piece, at| each(piece, at, false));
-        };
         let now = self.snapshot.time;
         let surveyed = self.snapshot.history(target).map_or(Duration::ZERO, PageHistory::time);
-        self.in_place.pieces(target, range, |piece, at| {
+        let Some(direction) = kind.moves() else {
+            return self.not_again.pieces(target, range, |range, at| {
+                if at.is_some_and(|at| at > surveyed) {
+                    return;
+                }
+                let mut each = |range, yields| {
+                    self.history.pieces(target, range, |range, at| each(Piece { range, at, undoes: false, yields }));
+                };
+                match kind.frees() {
+                    true => self.backoff.pieces(target, range, now, accessed, |range, unmapped| each(range, !unmapped)),
+                    false => each(range, true),
+                }
+            });
+        };
+        self.in_place.pieces(target, range, |range, at| {
             if at.is_none_or(|at| now >= at.saturating_add(LOOK_AGAIN)) {
-                self.not_again.pieces(target, piece, |piece, at| {
+                self.not_again.pieces(target, range, |range, at| {
                     if at.is_none_or(|at| is_time_to_look_again(now, at, surveyed)) {
-                        self.moved.free_to_move(direction, target, piece, now, |piece, undoes| {
-                            self.history.pieces(target, piece, |piece, at| each(piece, at, undoes));
+                        self.moved.free_to_move(direction, target, range, now, |range, undoes| {
+                            let each = |range, at| each(Piece { range, at, undoes, yields: true });
+                            self.history.pieces(target, range, each);
                         });
                     }
                 });
@@ -119,7 +149,7 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
 /// action that takes memory away is done only to pages that the survey has found idle for the age asked for, and their
 /// age is that of the page: a sample speaks for its region, a survey for each page. An action that frees memory is done
-/// to a page once between two surveys. An action that moves hot memory is done to pages that two recent surveys have
+/// to a page once between two surveys, and more and more rarely to memory that it does not free. An action that moves hot memory is done to pages that two recent surveys have
 /// found accessed, or one survey and the check just before the action. The pages that most surveys have found accessed
 /// come first.
 ///
@@ -137,6 +167,7 @@ pub(crate) fn collect(
     scheme: &Scheme,
     filters: &[Filter],
     seen: &Seen<'_>,
+    mut can_free: impl FnMut(&Mapping) -> bool,
     candidates: &mut Vec<Candidate>,
 ) -> Excluded {
     candidates.clear();
@@ -192,11 +223,15 @@ pub(crate) fn collect(
                 (Some(_), Reach::Region) | (None, _) => of_region(&[range]),
             }
             let mapping = &target.mappings[mapping_index];
+            let frees = !kind.frees() || can_free(mapping);
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             for &Part { range, age: known, never_accessed, repeated, in_use } in &parts {
                 let passed = seen.second_look.filter(|_| repeated);
                 let context = FilterContext { target: target.id, mapping, process, passed };
-                seen.pieces(kind, target.id, range, |piece, acted_at, undoes| {
+                let known_at = pages.map_or(snapshot.time, PageHistory::time);
+                let accessed = known_at.saturating_sub(known);
+                seen.pieces(kind, target.id, range, accessed, |piece| {
+                    let Piece { range: piece, at: acted_at, undoes, yields } = piece;
                     // What was freed since the survey is absent, until a survey finds it in memory again.
                     if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
                         return;
@@ -233,6 +268,7 @@ pub(crate) fn collect(
                         if let Some(range) = whole_granules(part, kind) {
                             candidates.push(Candidate {
                                 score,
+                                yields: yields && frees,
                                 target: target.id,
                                 target_index,
                                 mapping_index,
@@ -281,7 +317,7 @@ pub(crate) fn whole_granules(range: AddrRange, kind: ActionKind) -> Option<AddrR
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Sorts by falling score. Among equal scores, memory from `cursor` on comes before memory below it.
+/// Sorts by falling score, after memory that an action can free. Among equal scores, memory from `cursor` on comes before memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
         && let Some(cut) = candidates.iter().position(|c| c.target == target && c.range.split_at(addr).is_some())
@@ -293,6 +329,6 @@ pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) 
     }
     candidates.sort_unstable_by_key(|candidate| {
         let position = (candidate.target, candidate.range.start());
-        (Reverse(candidate.score), cursor.is_some_and(|cursor| position < cursor), position)
+        (Reverse((candidate.yields, candidate.score)), cursor.is_some_and(|cursor| position < cursor), position)
     });
 }

@@ -10,6 +10,7 @@ use crate::tiering::REPAID;
 use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
+use super::backoff::Backoff;
 use super::budget::{Allowance, Budget};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
@@ -20,7 +21,7 @@ use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
     Actuator, Application, Filter, FilterKind, Gauges, Moves, PageInspector, PageKind, ProcessFacts, Report, Returns,
-    Scheme, Statistics,
+    Scheme, Statistics, Wake,
 };
 
 /// A scheme needs something that is not possible here.
@@ -48,8 +49,11 @@ pub struct Schemes<A, I, G> {
     active: Vec<ActiveScheme>,
     history: ActionHistory,
     moved: Moved,
+    backoff: Backoff,
     /// What has changed since [`Schemes::take_returns`].
     returns: Vec<Returns>,
+    /// Which schemes fell asleep or woke since [`Schemes::take_wakes`].
+    wakes: Vec<Wake>,
     /// The sampling interval that conditions are about: the one in force when the schemes were put in force. `None`
     /// until the next snapshot, which has it.
     interval: Option<Duration>,
@@ -71,7 +75,7 @@ struct ActiveScheme {
     victims: Victims,
     /// When memory was found where the scheme would move it to.
     in_place: ActionHistory,
-    /// When hot memory was checked once more, and was not accessed again.
+    /// When memory was checked once more: hot memory that was not accessed again, and cold memory that was.
     not_again: ActionHistory,
     /// Whether too much of the memory that it freed came back recently.
     returning: bool,
@@ -145,7 +149,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             active: Vec::new(),
             history: ActionHistory::default(),
             moved: Moved::default(),
+            backoff: Backoff::default(),
             returns: Vec::new(),
+            wakes: Vec::new(),
             interval: None,
             candidates: Vec::new(),
             facts: Vec::new(),
@@ -251,9 +257,19 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         for active in &mut self.active {
             if let Some(marks) = &active.scheme.watermarks {
                 active.watermarks.look(marks, now, |metric| self.gauges.read(metric, snapshot));
+                let awake = active.watermarks.is_awake();
+                if let Some(value) = active.watermarks.value().filter(|_| awake != active.report.awake) {
+                    let scheme = active.scheme.name.clone();
+                    self.wakes.push(Wake { scheme, awake, value, watermarks: marks.clone() });
+                }
             }
             active.report.awake = active.watermarks.is_awake();
         }
+    }
+
+    /// The schemes that their watermarks have put to sleep or woken since the previous call, in the order of time.
+    pub fn take_wakes(&mut self) -> impl Iterator<Item = Wake> {
+        std::mem::take(&mut self.wakes).into_iter()
     }
 
     /// For each scheme, whether too much of what it frees comes back soon; only where that has changed since the
@@ -323,11 +339,13 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             facts: &self.facts,
             history: &self.history,
             moved: &self.moved,
+            backoff: &self.backoff,
             in_place,
             not_again,
             second_look,
         };
-        let excluded = collect(scheme, &filters, &seen, &mut self.candidates);
+        let excluded =
+            collect(scheme, &filters, &seen, |mapping| self.actuator.can_free(mapping), &mut self.candidates);
         report.total.rejected_bytes += excluded.rejected;
         report.last.unobservable_bytes = excluded.unobservable;
 
@@ -348,6 +366,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             allowance,
             history: &mut self.history,
             moved: &mut self.moved,
+            backoff: &mut self.backoff,
             in_place,
             not_again,
             victims,
@@ -444,6 +463,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         let lives = |target| snapshot.targets.iter().any(|t| t.id == target);
         self.history.tidy(snapshot.time, horizon, lives);
         self.moved.tidy(snapshot.time, lives);
+        self.backoff.tidy(snapshot.time, lives);
         for active in &mut self.active {
             active.in_place.tidy(snapshot.time, snapshot.time.saturating_sub(LOOK_AGAIN), lives);
             // What was found before the last survey has no effect any more. Surveys of all targets differ little.

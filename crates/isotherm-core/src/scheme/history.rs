@@ -77,7 +77,13 @@ impl ActionHistory {
 
     /// Marks `range` of `target` as acted on at this time.
     pub(crate) fn mark(&mut self, target: TargetId, range: AddrRange, at: Duration) {
-        let marks = self.targets.entry(target).or_default();
+        self.forget(target, range);
+        self.targets.entry(target).or_default().insert(range.start(), (range.end(), at));
+    }
+
+    /// Forgets what was done to `range` of `target`.
+    pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
+        let Some(marks) = self.targets.get_mut(&target) else { return };
         // The mark that begins below the range keeps what lies outside.
         if let Some((_, (end, before))) = marks.range_mut(..range.start()).next_back() {
             let (last, before) = (*end, *before);
@@ -93,7 +99,6 @@ impl ActionHistory {
                 marks.insert(range.end(), (end, before));
             }
         }
-        marks.insert(range.start(), (range.end(), at));
     }
 
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts in the order of

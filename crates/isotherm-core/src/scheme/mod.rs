@@ -10,12 +10,14 @@
 //! - In no period is an action called for more bytes than the quota allows.
 //! - While more than a tenth of the memory that a scheme frees or moves comes back soon, less of its quota is in force.
 //! - Memory that was moved to another node is not moved back at once.
+//! - Memory that cannot be freed is tried again after twice the time, each time.
 //! - No action is called for memory outside the mappings of the snapshot, or for a page that a filter rejects.
 //! - The same snapshots and the same answers give the same actions.
 
 mod action;
 mod actuator;
 mod application;
+mod backoff;
 mod budget;
 mod candidates;
 mod condition;
@@ -53,7 +55,7 @@ pub use gauge::{Gauges, Metric, NoGauges, NodePart};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
 pub use quota::{Goal, GoalError, Quota, QuotaError, SharedQuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};
-pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Returns, Statistics};
+pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Returns, Statistics, Wake};
 pub use watermarks::{Watermarks, WatermarksError};
 
 /// Which memory is acted on, by which action, and within which limits.

@@ -20,6 +20,8 @@ pub enum RefusalReason {
     NotMapped,
     /// The system has too little memory for the action, or a limit on memory is reached.
     NoMemory,
+    /// There is no free swap that the memory could be written to.
+    NoSwap,
     /// The memory or the target is in use in a way that excludes the action for now.
     Busy,
     /// The caller may not act on the target.
@@ -36,10 +38,11 @@ pub enum RefusalReason {
 
 impl RefusalReason {
     /// All reasons, in the order in which they are documented.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::TargetGone,
         Self::NotMapped,
         Self::NoMemory,
+        Self::NoSwap,
         Self::Busy,
         Self::NotPermitted,
         Self::Unsupported,
@@ -54,6 +57,7 @@ impl RefusalReason {
             Self::TargetGone => "target_gone",
             Self::NotMapped => "not_mapped",
             Self::NoMemory => "no_memory",
+            Self::NoSwap => "no_swap",
             Self::Busy => "busy",
             Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
@@ -87,6 +91,7 @@ impl fmt::Display for RefusalReason {
             Self::TargetGone => "the target has ended",
             Self::NotMapped => "not mapped",
             Self::NoMemory => "too little memory",
+            Self::NoSwap => "no free swap",
             Self::Busy => "busy",
             Self::NotPermitted => "not permitted",
             Self::Unsupported => "not supported",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, NodeId, TargetId};
 
-use super::{Action, Destinations, Refusal};
+use super::{Action, Destinations, Refusal, Watermarks};
 
 /// What a scheme has done since the start of the run, and its last application.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +70,9 @@ pub struct Statistics {
     pub applied_regions: u64,
     /// Bytes that the action was carried out on.
     pub applied_bytes: u64,
+    /// Bytes that the action unmapped from their target, and that are in memory nevertheless, for example because they
+    /// are changed pages of a file. Zero for actions that do not free memory.
+    pub unmapped_bytes: u64,
     /// The freed or moved bytes that were watched until the end of their time. Zero for actions that do neither.
     pub watched_bytes: u64,
     /// The part of `watched_bytes` that was in memory again, or moved back by another scheme, within its time.
@@ -101,6 +104,19 @@ pub struct Returns {
     pub window: Duration,
     /// Whether the scheme has a quota, of which less is in force now.
     pub slowed: bool,
+}
+
+/// A scheme that its watermarks have put to sleep, or woken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wake {
+    /// The name of the scheme.
+    pub scheme: Arc<str>,
+    /// Whether it is awake now.
+    pub awake: bool,
+    /// The value of the metric.
+    pub value: f64,
+    /// Its watermarks.
+    pub watermarks: Watermarks,
 }
 
 /// What was refused for one reason.

@@ -106,16 +106,20 @@ pub(crate) struct WatermarkState {
     awake: bool,
     /// When the metric is read next.
     next: Duration,
-    /// Whether the metric has had a value.
-    has_value: bool,
+    /// The last value of the metric. `None` if it had none yet.
+    value: Option<f64>,
 }
 
 impl WatermarkState {
     /// The state of a scheme whose metric was not read yet.
-    pub(crate) const NEW: Self = Self { awake: true, next: Duration::ZERO, has_value: false };
+    pub(crate) const NEW: Self = Self { awake: true, next: Duration::ZERO, value: None };
 
     pub(crate) const fn is_awake(&self) -> bool {
         self.awake
+    }
+
+    pub(crate) const fn value(&self) -> Option<f64> {
+        self.value
     }
 
     pub(crate) const fn next(&self) -> Duration {
@@ -130,8 +134,8 @@ impl WatermarkState {
         }
         self.next = now + marks.interval;
         if let Some(value) = read(&marks.metric) {
-            self.awake = marks.awake(self.awake && self.has_value, value);
-            self.has_value = true;
+            self.awake = marks.awake(self.awake && self.value.is_some(), value);
+            self.value = Some(value);
         }
     }
 }

@@ -88,6 +88,10 @@ pub struct TestActuator {
     pub unsupported: Option<ActionKind>,
     /// Which ranges need no action.
     pub needs_nothing: fn(AddrRange) -> bool,
+    /// Which ranges are unmapped without being freed.
+    pub unmaps: fn(AddrRange) -> bool,
+    /// Which mappings can be freed.
+    pub can_free: fn(&Mapping) -> bool,
     /// The node on which actions between nodes leave memory.
     pub left_node: Option<NodeId>,
 }
@@ -101,6 +105,8 @@ impl TestActuator {
             refuses: |_| None,
             unsupported: None,
             needs_nothing: |_| false,
+            unmaps: |_| false,
+            can_free: |_| true,
             left_node: None,
         }
     }
@@ -115,11 +121,18 @@ impl Actuator for TestActuator {
         self.left_node.into_iter().collect()
     }
 
+    fn can_free(&mut self, mapping: &Mapping) -> bool {
+        (self.can_free)(mapping)
+    }
+
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         assert_eq!(work.ranges.len(), outcomes.len());
         for (&range, outcome) in work.ranges.iter().zip(outcomes) {
             *outcome = match (self.refuses)(range) {
                 Some(refusal) => Outcome::refused(range, refusal),
+                None if (self.unmaps)(range) => {
+                    Outcome { unmapped: range.size(), resident: Some(0), ..Outcome::default() }
+                }
                 None if (self.needs_nothing)(range) => Outcome::default(),
                 None => Outcome::all(range),
             };

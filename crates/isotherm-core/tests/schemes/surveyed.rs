@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, ClosedInterval, Condition, HUGE_PAGE_SIZE, NoGauges, Quota, Report, Scheme, Schemes, Weights,
+    Action, ActionKind, ClosedInterval, Condition, HUGE_PAGE_SIZE, NoGauges, PageKind, Quota, Report, Scheme, Schemes,
+    Weights,
 };
 use isotherm_core::survey::{BlockPages, PageBits, PageHistory, RegionPages};
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
@@ -226,4 +227,84 @@ fn a_scheme_whose_victims_stay_away_is_neither_reported_nor_slowed() {
 fn an_action_that_frees_nothing_has_no_victims() {
     let (report, said) = reclaimed(Scheme::new("cold", idle(SECOND * 3), Action::Cold), |_| true);
     assert_eq!((report.total.watched_bytes, said.len()), (0, 0));
+}
+
+/// The seconds, of the first 200, in which a scheme for pages that are idle for five seconds acts on a block that is in
+/// memory all the time. A survey each second finds it accessed as `accessed` says.
+fn tries(actuator: TestActuator, log: &Log, accessed: fn(u32) -> bool) -> (Vec<u32>, Report) {
+    let scheme = Scheme::new("out", idle(SECOND * 5), Action::PageOut);
+    let mut schemes = Schemes::new(vec![scheme], actuator, TestInspector::NONE, NoGauges).unwrap();
+    let mut history = PageHistory::default();
+    let mut tries = Vec::new();
+    for second in 1..200 {
+        let is_accessed = accessed(second);
+        let accessed = if is_accessed { PageBits::ALL } else { PageBits::NONE };
+        history.take(&[BlockPages { present: PageBits::ALL, accessed, ..BlockPages::default() }], SECOND * second);
+        schemes.aggregated(&surveyed(second * 10 + 1, &[(0, 512, 0, 400)], &history)).unwrap();
+        tries.extend((!log.take().is_empty()).then_some(second));
+    }
+    let report = schemes.reports().next().unwrap().clone();
+    (tries, report)
+}
+
+#[test]
+fn memory_that_resists_is_tried_more_and_more_rarely() {
+    let log = Log::default();
+    let pinned = TestActuator { needs_nothing: |_| true, ..TestActuator::new(&log) };
+    let (tries, report) = tries(pinned, &log, |_| false);
+    assert!(tries.len() < 10, "{tries:?}");
+    assert!(tries.windows(3).skip(1).all(|tries| tries[2] - tries[1] >= (tries[1] - tries[0]) * 3 / 2), "{tries:?}");
+    assert_eq!((report.total.applied_bytes, report.total.unmapped_bytes), (0, 0));
+}
+
+#[test]
+fn memory_that_resisted_is_tried_again_once_it_has_been_used_and_is_idle_again() {
+    let log = Log::default();
+    let pinned = TestActuator { needs_nothing: |_| true, ..TestActuator::new(&log) };
+    let (tries, _) = tries(pinned, &log, |second| (100..103).contains(&second));
+    let after: Vec<&u32> = tries.iter().filter(|&&second| (100..115).contains(&second)).collect();
+    assert!(!after.is_empty(), "{tries:?}");
+}
+
+#[test]
+fn memory_that_is_only_unmapped_counts_as_such_and_is_not_unmapped_again_whenever_it_comes_back() {
+    let log = Log::default();
+    let dirty = TestActuator { unmaps: |_| true, ..TestActuator::new(&log) };
+    // It comes back by an access every ten seconds.
+    let (tries, report) = tries(dirty, &log, |second| second % 10 == 0);
+    assert!(tries.len() < 8, "{tries:?}");
+    let unmapped = 512 * PAGE_SIZE * tries.len() as u64;
+    assert_eq!((report.total.applied_bytes, report.total.unmapped_bytes), (0, unmapped));
+    assert_eq!(report.total.watched_bytes, 0, "what was not freed cannot come back");
+}
+
+#[test]
+fn memory_that_can_be_freed_is_taken_first() {
+    let log = Log::default();
+    let only_files = TestActuator { can_free: |mapping| !mapping.name.is_empty(), ..TestActuator::new(&log) };
+    let quota = Quota::new(Some(100 * PAGE_SIZE), None, SECOND, Weights::DEFAULT, Vec::new()).unwrap();
+    let scheme = Scheme { quota, ..Scheme::new("out", idle(SECOND), Action::PageOut) };
+    let mut schemes = Schemes::new(vec![scheme], only_files, TestInspector::NONE, NoGauges).unwrap();
+    // The anonymous memory is colder.
+    let target = target(1, &[(0, 200, 0, 400), (300, 500, 0, 100)], &[(0, 200, ""), (300, 500, "/data/file")]);
+    schemes.aggregated(&snapshot(500, vec![target])).unwrap();
+    assert_eq!(log.take_pages(), [(300, 400)]);
+}
+
+#[test]
+fn a_page_that_was_accessed_since_the_survey_is_not_inspected_again_before_the_next_one() {
+    let log = Log::default();
+    let young = TestInspector { is_of: |kind, page| kind == PageKind::Young && page < 50, ..TestInspector::NONE };
+    let scheme = Scheme::new("out", idle(SECOND), Action::PageOut);
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), young, NoGauges).unwrap();
+    let mut history = history(5, FIRST);
+    for nth in 51..60 {
+        schemes.aggregated(&surveyed(nth, &[(0, 512, 0, 90)], &history)).unwrap();
+    }
+    let total = schemes.reports().next().unwrap().total.clone();
+    assert_eq!((total.tried_bytes, total.rejected_bytes), (100 * PAGE_SIZE, 50 * PAGE_SIZE));
+    assert_eq!(log.take_pages(), [(50, 100)]);
+    history.take(&[found(Pages { present: |page| page < 50, accessed: |_| false })], SECOND * 6);
+    schemes.aggregated(&surveyed(61, &[(0, 512, 0, 90)], &history)).unwrap();
+    assert_eq!(schemes.reports().next().unwrap().total.tried_bytes, 150 * PAGE_SIZE);
 }

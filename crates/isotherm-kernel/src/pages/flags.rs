@@ -7,8 +7,13 @@ use super::table::{PageBuffer, Table, TableError};
 
 // The bits of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst. Their numbers are in
 // include/uapi/linux/kernel-page-flags.h.
+const UPTODATE: u64 = 1 << 3;
 const LRU: u64 = 1 << 5;
+const SLAB: u64 = 1 << 7;
+const BUDDY: u64 = 1 << 10;
+const MMAP: u64 = 1 << 11;
 const ANON: u64 = 1 << 12;
+const SWAP_CACHE: u64 = 1 << 13;
 const SWAP_BACKED: u64 = 1 << 14;
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
@@ -57,6 +62,12 @@ impl Flags {
     /// is valid.
     pub fn is_freed_lazily(self) -> bool {
         self.0 & (ANON | SWAP_BACKED | ZERO_PAGE | HUGETLB) == ANON
+    }
+
+    /// Whether the frame holds a page of a file or of shared memory that no process maps, and that has no copy in swap.
+    pub fn is_cached_only(self) -> bool {
+        let others = SLAB | BUDDY | MMAP | ANON | SWAP_CACHE | HUGETLB | NO_PAGE | ZERO_PAGE;
+        self.0 & (UPTODATE | LRU) != 0 && self.0 & others == 0
     }
 
     /// Whether the frame is unevictable, so that it is never reclaimed.

@@ -12,6 +12,7 @@ use crate::names::memory_id;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const SWAP_TYPE_BITS: u32 = 5;
+const FILE: u64 = 1 << 61;
 const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 
@@ -69,6 +70,11 @@ impl PagemapEntry {
         (self.0 & (PRESENT | SWAPPED) == SWAPPED && found.area < SWAP_TYPES).then_some(found)
     }
 
+    /// Whether the page is of a file or of shared memory, and not private anonymous memory.
+    pub fn is_of_a_file(self) -> bool {
+        self.0 & FILE != 0
+    }
+
     /// Whether the page is mapped only once.
     pub fn is_exclusive(self) -> bool {
         self.0 & EXCLUSIVE != 0
@@ -86,6 +92,20 @@ impl Pagemap {
         Table::open(root, &format!("proc/{id}/pagemap"), false).map(|table| Self(table.of_a_process()))
     }
 
+    /// Calls `tell` with the entry of each page at `addresses`, which must be sorted; `None` beyond the end of the
+    /// address space.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
+    pub fn each(
+        &self,
+        addresses: impl Iterator<Item = u64>,
+        buffer: &mut PageBuffer,
+        mut tell: impl FnMut(Option<PagemapEntry>),
+    ) -> Result<(), TableError> {
+        self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, buffer, |entry| tell(entry.map(PagemapEntry)))
+    }
+
     /// Calls `tell` with the [frame](PagemapEntry::frame) of each page at `addresses`, which must be sorted.
     ///
     /// # Errors
@@ -96,8 +116,7 @@ impl Pagemap {
         buffer: &mut PageBuffer,
         mut tell: impl FnMut(Option<u64>),
     ) -> Result<(), TableError> {
-        let frame = |entry: Option<u64>| entry.map(PagemapEntry).and_then(PagemapEntry::frame);
-        self.0.entries(addresses.map(|addr| addr / PAGE_SIZE), REACH, buffer, |entry| tell(frame(entry)))
+        self.each(addresses, buffer, |entry| tell(entry.and_then(PagemapEntry::frame)))
     }
 
     /// The entry of the page at `addr`, or `None` beyond the end of the address space.

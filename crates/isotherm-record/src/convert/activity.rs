@@ -45,6 +45,7 @@ struct Total<'a> {
     spent_ns: u64,
     watched_bytes: u64,
     returned_bytes: u64,
+    unmapped_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -156,6 +157,7 @@ impl<'a> Scheme<'a> {
                 spent_ns: nanoseconds(total.time),
                 watched_bytes: total.watched_bytes,
                 returned_bytes: total.returned_bytes,
+                unmapped_bytes: total.unmapped_bytes,
             },
             last: Last {
                 time_ns: nanoseconds(last.time),

@@ -136,6 +136,7 @@ impl From<columns::Total> for present::Total {
             spent_ns: old.spent_ns,
             watched_bytes: None,
             returned_bytes: None,
+            unmapped_bytes: None,
         }
     }
 }

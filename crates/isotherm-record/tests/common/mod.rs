@@ -161,6 +161,7 @@ pub fn activity(i: u32) -> Activity {
             passed_bytes: 20 * PAGE_SIZE * n,
             applied_regions: n + 1,
             applied_bytes: 10 * PAGE_SIZE * n,
+            unmapped_bytes: 11 * PAGE_SIZE * n,
             watched_bytes: 9 * PAGE_SIZE * n,
             returned_bytes: 8 * PAGE_SIZE * n,
             rejected_bytes: 5 * PAGE_SIZE * n,

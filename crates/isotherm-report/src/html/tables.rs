@@ -267,6 +267,7 @@ pub(crate) fn schemes(s: &Schemes) -> String {
         allowed\">tried</th>\
         <th title=\"what the action was called for\">advised</th>\
         <th title=\"what it was carried out on; freed, by pageout\">applied</th>\
+        <th title=\"by pageout: unmapped, and in memory still\">not freed</th>\
         <th title=\"share of what was freed and watched that was in memory again soon\">came back</th>\
         <th title=\"by the kernel\">refused</th><th title=\"by filters\">rejected</th>\
         <th title=\"by the quota, in the last application\">held back</th><th title=\"periods in which the quota did \
@@ -283,6 +284,7 @@ pub(crate) fn schemes(s: &Schemes) -> String {
             units::table_bytes(total.tried_bytes),
             units::table_bytes(total.passed_bytes),
             units::table_bytes(total.applied_bytes),
+            units::table_bytes(total.unmapped_bytes),
             returned_share(scheme).unwrap_or_else(|| "-".into()),
             units::table_bytes(total.refused_bytes()),
             units::table_bytes(total.rejected_bytes),

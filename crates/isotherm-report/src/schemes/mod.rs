@@ -81,6 +81,8 @@ pub struct Total {
     pub applied_regions: u64,
     /// Bytes to which the action was applied; bytes that it freed, if it frees memory.
     pub applied_bytes: u64,
+    /// Bytes that the action unmapped without freeing them, so that they are in memory still.
+    pub unmapped_bytes: u64,
     /// Of the bytes that it freed, those that were watched until the end of their time.
     pub watched_bytes: u64,
     /// Of these, those that were in memory again within their time.

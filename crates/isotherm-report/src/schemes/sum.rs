@@ -212,6 +212,7 @@ impl Total {
             passed_bytes: more(|s| s.passed_bytes),
             applied_regions: more(|s| s.applied_regions),
             applied_bytes: more(|s| s.applied_bytes),
+            unmapped_bytes: more(|s| s.unmapped_bytes),
             watched_bytes: more(|s| s.watched_bytes),
             returned_bytes: more(|s| s.returned_bytes),
             rejected_bytes: more(|s| s.rejected_bytes),
@@ -229,6 +230,7 @@ impl Total {
         add(&mut self.passed_bytes, more.passed_bytes);
         add(&mut self.applied_regions, more.applied_regions);
         add(&mut self.applied_bytes, more.applied_bytes);
+        add(&mut self.unmapped_bytes, more.unmapped_bytes);
         add(&mut self.watched_bytes, more.watched_bytes);
         add(&mut self.returned_bytes, more.returned_bytes);
         add(&mut self.rejected_bytes, more.rejected_bytes);

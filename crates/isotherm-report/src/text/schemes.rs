@@ -101,6 +101,10 @@ pub(crate) fn facts(scheme: &Scheme, s: &Schemes) -> Vec<(&'static str, String)>
         ),
         applied(scheme),
     ];
+    if total.unmapped_bytes > 0 {
+        let unmapped = units::table_bytes(total.unmapped_bytes);
+        facts.push(("not freed", format!("{unmapped} were unmapped and are in memory still")));
+    }
     if let Some(share) = returned_share(scheme) {
         let (watched, returned) = (units::table_bytes(total.watched_bytes), units::table_bytes(total.returned_bytes));
         facts.push(("came back", format!("{returned} of {watched} that were freed and watched, {share}")));

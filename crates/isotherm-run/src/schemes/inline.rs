@@ -8,6 +8,7 @@ use isotherm_core::{Sink, Snapshot, SystemMemory};
 use isotherm_record::Activity;
 
 use super::returns::notice;
+use super::wakes;
 use crate::outlet::Outlet;
 use crate::{Event, RunError};
 
@@ -44,6 +45,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> InlineSchemes<A, I, G> {
             system: SystemMemory::default(),
             major_faults: None,
         })));
+        for wake in self.engine.take_wakes() {
+            outlet.send(Event::Notice(wakes::notice(&wake)));
+        }
         for returns in self.engine.take_returns() {
             outlet.send(Event::Notice(notice(returns)));
         }

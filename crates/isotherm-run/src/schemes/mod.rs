@@ -4,6 +4,7 @@ mod faults;
 mod file;
 mod inline;
 mod returns;
+mod wakes;
 mod worker;
 
 pub(crate) use inline::InlineSchemes;

@@ -1,7 +1,7 @@
 //! The thread of the schemes in a live run: it acts in parallel with the monitor, so that no action delays a sampling
 //! round.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use isotherm_scheme::Diagnostics;
 use super::faults::MajorFaults;
 use super::file::{SchemeFile, SchemeFileWatch};
 use super::returns::notice;
+use super::wakes;
 use crate::delivery::Delivery;
 use crate::error::chain;
 use crate::mailbox::Messages;
@@ -117,6 +118,7 @@ impl PreparedSchemes {
             memory: Vec::new(),
             faults: MajorFaults::default(),
             refused: HashMap::new(),
+            unswapped: HashSet::new(),
             acting: HashMap::new(),
         };
         let work = move || {
@@ -188,6 +190,8 @@ struct Worker {
     faults: MajorFaults,
     /// The refusal of each target that was reported last.
     refused: HashMap<TargetId, String>,
+    /// The schemes of which it was reported that there is no swap for the memory that they would free.
+    unswapped: HashSet<Arc<str>>,
     /// For each scheme, its last application that acted on something since the last activity was reported.
     acting: HashMap<Arc<str>, Application>,
 }
@@ -231,6 +235,9 @@ impl Worker {
             }
             self.control.rest.want(self.engine.sleeps_until().is_some());
             self.report_refusals();
+            for wake in self.engine.take_wakes() {
+                self.delivery.send(Event::Notice(wakes::notice(&wake)));
+            }
             for returns in self.engine.take_returns() {
                 self.delivery.send(Event::Notice(notice(returns)));
             }
@@ -347,6 +354,11 @@ impl Worker {
             self.next_memory_use = Instant::now() + began.elapsed() * MEMORY_USE_SHARE;
         }
         let mut schemes: Vec<Report> = self.engine.reports().cloned().collect();
+        for report in &schemes {
+            if let Some(notice) = wakes::no_swap(report).filter(|_| self.unswapped.insert(report.name.clone())) {
+                self.delivery.send(Event::Notice(notice));
+            }
+        }
         for report in &mut schemes {
             match self.acting.remove(&report.name) {
                 Some(acting) => report.last = acting,

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::calls::assert_unharmed;
 use super::target::Target;
-use crate::inside::step::Step;
+use crate::inside::program::step::{Fault, Step};
 use crate::{Inside, InsideCall, InsideError};
 
 const STEPS: [Step; 7] = [
@@ -40,7 +40,7 @@ fn the_helpers_death_at_any_step_harms_nothing() {
     let mut inside = Inside::new();
     for round in 0..210 {
         for step in STEPS {
-            inside.die_at = step as u64;
+            inside.fault = Some((Fault::Killed, step));
             let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
             assert!(matches!(result, Err(InsideError::HelperGone(_))), "{step:?} {result:?}");
             if round == 0 {
@@ -48,9 +48,43 @@ fn the_helpers_death_at_any_step_harms_nothing() {
             }
         }
     }
-    inside.die_at = 0;
+    inside.fault = None;
     inside.make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new()).unwrap();
     assert!(target.has_flag("hg"));
+    assert_unharmed(&target.end());
+}
+
+#[test]
+fn a_helper_that_panics_hangs_or_is_stopped_at_any_step_lets_the_target_go() {
+    for fault in [Fault::Panics, Fault::Hangs, Fault::Stopped] {
+        let mut target = Target::start("compute");
+        for step in STEPS {
+            let mut inside = Inside::new();
+            inside.fault = Some((fault, step));
+            let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
+            assert!(matches!(result, Err(InsideError::HelperGone(_))), "{fault:?} {step:?} {result:?}");
+            wait_until_detached(&target);
+        }
+        Inside::new().make(target.pid(), InsideCall::HugePage, &[target.memory], &mut Vec::new()).unwrap();
+        assert!(target.has_flag("hg"), "{fault:?}");
+        assert_unharmed(&target.end());
+    }
+}
+
+#[test]
+fn a_helper_that_hangs_lets_the_target_go_although_isotherm_has_been_killed() {
+    let mut target = Target::start("compute");
+    for step in STEPS {
+        let mut victim = victim(&target, &format!(" {}", step as u64));
+        let began = Instant::now();
+        while is_detached(&target) {
+            assert!(began.elapsed() < Duration::from_secs(20), "the target is not traced: {step:?}");
+            std::thread::yield_now();
+        }
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        wait_until_detached(&target);
+    }
     assert_unharmed(&target.end());
 }
 
@@ -62,7 +96,7 @@ fn a_target_that_waits_when_the_helper_dies_continues_to_wait() {
         for step in STEPS.into_iter().filter(|step| !eintr_at(*step)) {
             let mut target = Target::start(&format!("block {how}"));
             let mut inside = Inside::new();
-            inside.die_at = step as u64;
+            inside.fault = Some((Fault::Killed, step));
             let result = inside.make(target.pid(), InsideCall::NoHugePage, &[target.memory], &mut Vec::new());
             assert!(matches!(result, Err(InsideError::HelperGone(_))), "{step:?} {result:?}");
             wait_until_detached(&target);
@@ -120,6 +154,8 @@ fn act_without_end() {
     let numbers: Vec<u64> = value.split(' ').map(|number| number.parse().unwrap()).collect();
     let memory = isotherm_core::AddrRange::new(numbers[1], numbers[2]).unwrap();
     let mut inside = Inside::new();
+    let hangs_at = numbers.get(3).and_then(|number| STEPS.into_iter().find(|step| *step as u64 == *number));
+    inside.fault = hangs_at.map(|step| (Fault::Hangs, step));
     println!("begins");
     for turn in 0.. {
         let call = if turn % 2 == 0 { InsideCall::NoHugePage } else { InsideCall::HugePage };
@@ -128,20 +164,26 @@ fn act_without_end() {
     }
 }
 
+/// A process that acts on the target without end. `more` is the step at which its helper hangs.
+fn victim(target: &Target, more: &str) -> std::process::Child {
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "inside::tests::deaths::act_without_end", "--ignored", "--nocapture"])
+        .env(VICTIM, format!("{} {} {}{more}", target.pid(), target.memory.start(), target.memory.end()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(victim.stdout.take().unwrap()));
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("begins")));
+    victim
+}
+
 #[test]
 fn isotherms_death_at_any_moment_interrupts_nothing() {
     let mut target = Target::start("compute");
     let mut random = Pcg32::seed_from_u64(11);
     for _ in 0..300 {
-        let mut victim = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "inside::tests::deaths::act_without_end", "--ignored", "--nocapture"])
-            .env(VICTIM, format!("{} {} {}", target.pid(), target.memory.start(), target.memory.end()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(victim.stdout.take().unwrap()));
-        assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("begins")));
+        let mut victim = victim(&target, "");
         std::thread::sleep(Duration::from_micros(random.random_range(0..8000)));
         victim.kill().unwrap();
         victim.wait().unwrap();

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::calls::assert_unharmed;
 use super::target::Target;
-use crate::inside::ptrace::{Tracee, Waited};
+use crate::inside::program::ptrace::{Tracee, Waited};
 use crate::{Inside, InsideCall, InsideError};
 
 fn attempt(target: &Target) -> Result<(), InsideError> {

@@ -84,6 +84,17 @@ extern "C" fn run_role() {
             answer(memory.to_string());
             let _ = std::io::stdin().lines().next();
         }
+        ("shared", path) => {
+            let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: the new mapping replaces `memory` exactly, and no reference to it exists.
+            unsafe {
+                rustix::mm::mmap(memory as *mut _, SIZE, access, MapFlags::SHARED | MapFlags::FIXED, &file, 0).unwrap()
+            };
+            touch();
+            answer(memory.to_string());
+            let _ = std::io::stdin().lines().next();
+        }
         ("block", how) => block(how, || answer(memory.to_string()), answer),
         ("seccomp", _) => {
             // The filter allows every call. isotherm cannot know that.

@@ -28,6 +28,7 @@ enum Column {
     Tried,
     Passed,
     Applied,
+    Unmapped,
     Returned,
     Rate,
     Refused,
@@ -40,13 +41,14 @@ enum Column {
 }
 
 /// The columns after the name: title, width, and rank. On a narrow screen the highest rank is left out first.
-const COLUMNS: [(Column, &str, u16, u8); 14] = [
+const COLUMNS: [(Column, &str, u16, u8); 15] = [
     (Column::Action, "action", 11, 1),
     (Column::State, "state", 8, 3),
     (Column::Tried, "tried", 10, 7),
     (Column::Passed, "advised", 10, 12),
     (Column::Applied, "applied", 10, 0),
-    (Column::Returned, "came back", 11, 13),
+    (Column::Unmapped, "not freed", 11, 13),
+    (Column::Returned, "came back", 11, 14),
     (Column::Rate, "recently", 11, 2),
     (Column::Refused, "refused", 10, 4),
     (Column::Why, "why", 12, 9),
@@ -97,6 +99,7 @@ fn columns(statuses: &[SchemeStatus<'_>], width: u16) -> Vec<Column> {
     let any = |holds: fn(&SchemeStatus<'_>) -> bool| statuses.iter().any(holds);
     let says = |column| match column {
         Column::Why => any(|status| !status.report.total.refusals.is_empty()),
+        Column::Unmapped => any(|status| status.report.total.unmapped_bytes > 0),
         Column::Returned => any(|status| status.report.total.watched_bytes > 0),
         Column::Passed => any(|status| status.report.total.passed_bytes != status.report.total.applied_bytes),
         Column::Rejected => any(|status| {
@@ -156,6 +159,7 @@ fn cell(column: Column, status: &SchemeStatus<'_>, painter: &Painter) -> (String
         Column::Tried => bytes(total.tried_bytes),
         Column::Passed => bytes(total.passed_bytes),
         Column::Applied => bytes(total.applied_bytes),
+        Column::Unmapped => bytes(total.unmapped_bytes),
         Column::Returned if total.watched_bytes == 0 => none(),
         Column::Returned => plain(units::percent(total.returned_bytes as f64 / total.watched_bytes as f64)),
         Column::Rate => (rate(status.rate), if status.rate < 1.0 { DIM } else { Style::new() }),

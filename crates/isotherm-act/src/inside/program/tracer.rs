@@ -1,8 +1,5 @@
 //! The tracer: stops one thread of another process, makes system calls in it, and lets it continue.
 //!
-//! The tracer runs in the helper, which is a fork of a process that may have threads. So nothing here allocates or
-//! takes a lock.
-//!
 //! 1. The tracer seizes the thread and interrupts it.
 //! 2. It reads the registers and writes them to a frame on the stack of the thread.
 //! 3. It sets the registers for a call, and runs the thread to the entry and to the exit of the call. This is repeated
@@ -12,17 +9,15 @@
 //! If a signal arrives before a call, the tracer restores the original registers, delivers the signal, and begins again
 //! with an interrupt. If the tracer dies at any point, the frame restores the registers ([`frame`](super::frame)).
 
-use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use core::time::Duration;
 
-use rustix::io::{Errno, pread, pwrite};
-
+use super::code::{CALL, RESTORERS};
 use super::frame::{self, EINTR, ERESTART_RESTARTBLOCK, ERESTARTNOHAND, ERESTARTNOINTR, ERESTARTSYS};
-use super::gadget::{CALL, RESTORERS};
 use super::message::{Refused, Reply, Request};
 use super::ptrace::{Registers, Tracee, VECTOR_BUFFER, Waited};
 use super::status::why_not;
 use super::step::{Step, completed};
+use super::sys::{Errno, Instant, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, pread, pwrite, sleep, yield_now};
 
 /// The code segment of 64-bit programs.
 const CODE_64: u64 = 0x33;
@@ -30,10 +25,19 @@ const CODE_64: u64 = 0x33;
 const DIRECTION_AND_TRAP: u64 = 1 << 10 | 1 << 8;
 const PTRACE_EVENT_STOP: i32 = 128;
 
+// The numbers of system calls, `asm/unistd_64.h`.
+const SYS_EPOLL_WAIT: i64 = 232;
+const SYS_EPOLL_PWAIT: i64 = 281;
+const SYS_EPOLL_PWAIT2: i64 = 441;
+const SYS_SEMTIMEDOP: i64 = 220;
+const SYS_SEMOP: i64 = 65;
+const SYS_RT_SIGTIMEDWAIT: i64 = 128;
+const SYS_IO_GETEVENTS: i64 = 208;
+
 /// The maximum time between the entry and the exit of a system call. After it, the thread is interrupted.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_millis(400);
 /// The maximum time to wait after that interrupt, and for the end of a killed thread.
-const FINAL_TIMEOUT: Duration = Duration::from_secs(1);
+const FINAL_TIMEOUT: Duration = Duration::from_millis(100);
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -71,11 +75,11 @@ use Failure::{Attached, Detached};
 
 /// The files of the process in which calls are made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Files<'a> {
+pub(super) struct Files {
     /// `/proc/PID/mem` of the address space that the request is for.
-    pub memory: BorrowedFd<'a>,
+    pub memory: i32,
     /// `/proc/PID/status`.
-    pub status: BorrowedFd<'a>,
+    pub status: i32,
 }
 
 /// Makes the calls of `request` until [`Request::max_stop`] is reached. `reply` has the results of the calls that were
@@ -85,7 +89,7 @@ pub(super) struct Files<'a> {
 /// Says why no further call was made.
 pub(super) fn make_calls(
     request: &Request,
-    files: Files<'_>,
+    files: Files,
     vector: &mut [u8; VECTOR_BUFFER],
     reply: &mut Reply,
 ) -> Result<(), Failure> {
@@ -94,8 +98,8 @@ pub(super) fn make_calls(
         return Err(Detached(why, 0));
     }
     tracee.seize().map_err(|errno| match errno {
-        Errno::SRCH => Detached(Refused::Gone, errno.raw_os_error()),
-        errno => Detached(Refused::NotPermitted, errno.raw_os_error()),
+        Errno::SRCH => Detached(Refused::Gone, errno.0),
+        errno => Detached(Refused::NotPermitted, errno.0),
     })?;
     completed(request, Step::Seized);
     let mut tracer = Tracer { tracee, request, files, vector, reply, stopped_at: None };
@@ -110,7 +114,7 @@ pub(super) fn make_calls(
 struct Tracer<'a> {
     tracee: Tracee,
     request: &'a Request,
-    files: Files<'a>,
+    files: Files,
     vector: &'a mut [u8; VECTOR_BUFFER],
     reply: &'a mut Reply,
     stopped_at: Option<Instant>,
@@ -142,7 +146,7 @@ impl Tracer<'_> {
                 }
                 Attempt::Again(signal, _) => {
                     self.resume(signal)?;
-                    std::thread::sleep(PAUSE);
+                    sleep(PAUSE);
                     self.interrupt()?;
                 }
             }
@@ -258,10 +262,8 @@ impl Tracer<'_> {
         let is_fault = match stop {
             Stop::Signal(signal) => {
                 // If a process sent such a signal, its code is 0 or negative.
-                matches!(
-                    signal,
-                    libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS
-                ) && self.tracee.signal_code().is_ok_and(|code| code > 0)
+                matches!(signal, SIGSEGV | SIGBUS | SIGILL | SIGFPE | SIGTRAP | SIGSYS)
+                    && self.tracee.signal_code().is_ok_and(|code| code > 0)
             }
             _ => false,
         };
@@ -314,8 +316,8 @@ impl Tracer<'_> {
         let began = Instant::now();
         while began.elapsed() < FINAL_TIMEOUT {
             match self.tracee.wait() {
-                Waited::Gone => return Detached(Refused::Gone, errno.raw_os_error()),
-                _ => std::thread::sleep(PAUSE),
+                Waited::Gone => return Detached(Refused::Gone, errno.0),
+                _ => sleep(PAUSE),
             }
         }
         Attached(Refused::Gone)
@@ -327,7 +329,7 @@ impl Tracer<'_> {
         let mut polls = 0;
         loop {
             match self.tracee.wait() {
-                Waited::Gone => return Err(Detached(Refused::Gone, libc::ESRCH)),
+                Waited::Gone => return Err(Detached(Refused::Gone, Errno::SRCH.0)),
                 Waited::Stopped(status) => {
                     if self.stopped_at.is_none() {
                         self.stopped_at = Some(Instant::now());
@@ -337,9 +339,9 @@ impl Tracer<'_> {
                 }
                 Waited::Nothing if began.elapsed() >= timeout => return Ok(None),
                 // Most stops follow within microseconds, unless the CPU is busy.
-                Waited::Nothing if polls < 50 => std::thread::yield_now(),
-                Waited::Nothing if polls < 250 => std::thread::sleep(Duration::from_micros(20)),
-                Waited::Nothing => std::thread::sleep(Duration::from_millis(1)),
+                Waited::Nothing if polls < 50 => yield_now(),
+                Waited::Nothing if polls < 250 => sleep(Duration::from_micros(20)),
+                Waited::Nothing => sleep(Duration::from_millis(1)),
             }
             polls += 1;
         }
@@ -394,11 +396,11 @@ impl Tracer<'_> {
 }
 
 fn why_stopped(status: i32) -> Stop {
-    let signal = libc::WSTOPSIG(status);
+    let signal = status >> 8 & 0xff;
     match (status >> 16, signal) {
-        (PTRACE_EVENT_STOP, libc::SIGTRAP) => Stop::Interrupted,
+        (PTRACE_EVENT_STOP, SIGTRAP) => Stop::Interrupted,
         (PTRACE_EVENT_STOP, _) => Stop::Group,
-        (0, signal) if signal == libc::SIGTRAP | 0x80 => Stop::Call,
+        (0, signal) if signal == SIGTRAP | 0x80 => Stop::Call,
         (0, signal) => Stop::Signal(signal),
         // No other events are enabled.
         _ => Stop::Call,
@@ -414,11 +416,11 @@ fn is_restartable(own: &Registers) -> bool {
         return false;
     }
     match i64::from(own.orig_rax as i32) {
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => own.r10 as i32 == -1,
-        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => own.r10 == 0,
-        libc::SYS_semop => true,
-        libc::SYS_rt_sigtimedwait => own.rdx == 0,
-        libc::SYS_io_getevents => own.r8 == 0,
+        SYS_EPOLL_WAIT | SYS_EPOLL_PWAIT => own.r10 as i32 == -1,
+        SYS_EPOLL_PWAIT2 | SYS_SEMTIMEDOP => own.r10 == 0,
+        SYS_SEMOP => true,
+        SYS_RT_SIGTIMEDWAIT => own.rdx == 0,
+        SYS_IO_GETEVENTS => own.r8 == 0,
         _ => false,
     }
 }

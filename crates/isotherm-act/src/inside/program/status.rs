@@ -1,13 +1,10 @@
 //! Reads from `/proc/PID/status` whether a call inside the process is possible.
 
-use std::os::fd::BorrowedFd;
-
-use rustix::io::pread;
-
 use super::message::Refused;
+use super::sys::pread;
 
-/// Why no call can be made inside the process; `None` if one can. Nothing is allocated.
-pub(super) fn why_not(status: BorrowedFd<'_>) -> Option<Refused> {
+/// Why no call can be made inside the process; `None` if one can. `status` is the open file.
+pub(super) fn why_not(status: i32) -> Option<Refused> {
     let mut buffer = [0; 4096];
     match pread(status, &mut buffer, 0) {
         Ok(length) => refusal_of(&buffer[..length]),

@@ -1,0 +1,190 @@
+//! The back-off of actions that free memory: memory that an action did not free is tried again after twice the time,
+//! each time. So memory that cannot be freed, for example because a device has pinned it, is tried rarely, and memory
+//! that can be freed again waits no longer than it resisted.
+
+use std::time::Duration;
+
+use crate::{AddrRange, TargetId};
+
+use super::history::ActionHistory;
+
+/// The longest time for which it is remembered that memory was not freed.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The most ranges of a target that are remembered in each way. If there are more, the oldest are forgotten and tried
+/// again.
+const MOST: usize = 1 << 16;
+
+/// How an action that frees memory failed to free any of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resisted {
+    /// All of it stayed mapped in its target.
+    Mapped,
+    /// It was unmapped, and stayed in memory.
+    Unmapped,
+}
+
+/// The memory that actions did not free.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    mapped: Failures,
+    unmapped: Failures,
+}
+
+/// When actions failed on memory.
+#[derive(Debug)]
+struct Failures {
+    first: ActionHistory,
+    last: ActionHistory,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        let history = || ActionHistory::of_at_most(MOST);
+        let failures = || Failures { first: history(), last: history() };
+        Self { mapped: failures(), unmapped: failures() }
+    }
+}
+
+impl Backoff {
+    /// Takes in that an action at the time `at` freed nothing of `range`.
+    pub(crate) fn failed(&mut self, how: Resisted, target: TargetId, range: AddrRange, at: Duration) {
+        let failures = match how {
+            Resisted::Mapped => &mut self.mapped,
+            Resisted::Unmapped => &mut self.unmapped,
+        };
+        // What was tried before its time had changed, so this is the first failure.
+        let goes_on = |[first, last]: [Duration; 2]| is_time(first, last, at);
+        let mut new = Vec::new();
+        failures.pieces(target, range, |piece, failed| new.extend((!failed.is_some_and(goes_on)).then_some(piece)));
+        new.into_iter().for_each(|piece| failures.first.mark(target, piece, at));
+        failures.last.mark(target, range, at);
+    }
+
+    /// Forgets the failures in `range`, because the range has changed.
+    pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
+        for Failures { first, last } in [&mut self.mapped, &mut self.unmapped] {
+            first.forget(target, range);
+            last.forget(target, range);
+        }
+    }
+
+    /// Calls `each` with the parts of `range` that may be tried at the time `now`, and with whether a part was only
+    /// unmapped when it was tried before. `accessed` is when the memory was accessed last: an access after a failure is
+    /// a change, and the memory is tried again. Memory that was unmapped is in the target again only after an access,
+    /// which says nothing about whether it can be freed.
+    pub(crate) fn pieces(
+        &self,
+        target: TargetId,
+        range: AddrRange,
+        now: Duration,
+        accessed: Duration,
+        mut each: impl FnMut(AddrRange, bool),
+    ) {
+        self.mapped.pieces(target, range, |piece, failed| {
+            if failed.is_some_and(|[first, last]| accessed <= last && !is_time(first, last, now)) {
+                return;
+            }
+            self.unmapped.pieces(target, piece, |piece, failed| {
+                if failed.is_none_or(|[first, last]| is_time(first, last, now)) {
+                    each(piece, failed.is_some());
+                }
+            });
+        });
+    }
+
+    /// Drops what has no effect any more.
+    pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
+        for Failures { first, last } in [&mut self.mapped, &mut self.unmapped] {
+            first.tidy(now, Duration::ZERO, &lives);
+            last.tidy(now, now.saturating_sub(LONGEST), &lives);
+        }
+    }
+}
+
+impl Failures {
+    /// Cuts `range` where the times of failures change, and calls `each` with the parts and the times of the first and
+    /// the last failure.
+    fn pieces(&self, target: TargetId, range: AddrRange, mut each: impl FnMut(AddrRange, Option<[Duration; 2]>)) {
+        self.last.pieces(target, range, |piece, last| match last {
+            None => each(piece, None),
+            Some(last) => {
+                self.first.pieces(target, piece, |piece, first| each(piece, Some([first.unwrap_or(last), last])));
+            }
+        });
+    }
+}
+
+/// Whether to try again memory that has failed from `first` to `last`: when twice that time has passed.
+fn is_time(first: Duration, last: Duration, now: Duration) -> bool {
+    now.saturating_sub(first) >= last.saturating_sub(first) * 2
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    const TARGET: TargetId = TargetId::process(1, Duration::ZERO);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn range(start: u64, end: u64) -> AddrRange {
+        AddrRange::new(start, end).unwrap()
+    }
+
+    fn parts(backoff: &Backoff, now: u64, accessed: u64) -> Vec<(u64, u64, bool)> {
+        let mut parts = Vec::new();
+        backoff.pieces(TARGET, range(0, 100), seconds(now), seconds(accessed), |part, unmapped| {
+            parts.push((part.start(), part.end(), unmapped));
+        });
+        parts
+    }
+
+    /// The seconds at which memory is tried that never yields, by a scheme for memory that is idle for 5 s.
+    fn tries(how: Resisted, accessed: impl Fn(u64) -> u64) -> Vec<u64> {
+        let mut backoff = Backoff::default();
+        let mut tries: Vec<u64> = Vec::new();
+        for now in 10..1000 {
+            let is_aged = tries.last().is_none_or(|last| now >= last + 5);
+            if is_aged && !parts(&backoff, now, accessed(now)).is_empty() {
+                backoff.failed(how, TARGET, range(0, 100), seconds(now));
+                tries.push(now);
+            }
+        }
+        tries
+    }
+
+    #[test]
+    fn the_time_between_two_tries_doubles() {
+        let doubling = [10, 15, 20, 30, 50, 90, 170, 330, 650];
+        assert_eq!(tries(Resisted::Mapped, |_| 0), doubling);
+        assert_eq!(tries(Resisted::Unmapped, |now| now), doubling, "it comes back by an access each time");
+    }
+
+    #[test]
+    fn memory_that_was_accessed_since_it_was_tried_is_tried_again() {
+        // It is accessed at second 200, and twice each minute after second 700.
+        let accessed = |now| if now >= 700 { now / 30 * 30 } else { now / 200 * 200 };
+        let tries = tries(Resisted::Mapped, accessed);
+        assert!(tries.contains(&200) && !tries.contains(&201), "{tries:?}");
+        assert!(tries.iter().filter(|&&at| at >= 700).count() >= 9, "{tries:?}");
+    }
+
+    #[test]
+    fn what_resisted_is_told_from_its_neighbours_and_forgotten_if_it_changes() {
+        let mut backoff = Backoff::default();
+        backoff.failed(Resisted::Mapped, TARGET, range(20, 40), seconds(1));
+        backoff.failed(Resisted::Mapped, TARGET, range(30, 60), seconds(11));
+        assert_eq!(parts(&backoff, 12, 0), [(0, 20, false), (20, 30, false), (40, 60, false), (60, 100, false)]);
+        backoff.failed(Resisted::Unmapped, TARGET, range(90, 100), seconds(11));
+        backoff.forget(TARGET, range(35, 50));
+        let tried =
+            [(0, 20, false), (20, 30, false), (35, 50, false), (50, 60, false), (60, 90, false), (90, 100, true)];
+        assert_eq!(parts(&backoff, 12, 0), tried);
+        backoff.tidy(seconds(4000), |_| true);
+        assert_eq!(parts(&backoff, 12, 0), [(0, 100, false)]);
+    }
+}
