@@ -156,7 +156,7 @@ fn json_has_all_of_an_activity() {
                 "applications": 2, "tried_regions": 4, "tried_bytes": 245_760, "passed_bytes": 163_840,
                 "applied_regions": 3, "applied_bytes": 81_920, "rejected_bytes": 40_960,
                 "quota_exceeded": 1, "spent_ns": 14_000,
-                "watched_bytes": 73_728, "returned_bytes": 65_536,
+                "watched_bytes": 73_728, "returned_bytes": 65_536, "unmapped_bytes": 90_112,
                 "refusals": [
                     {"errno": 11, "reason": "busy", "regions": 2, "bytes": 8192},
                     {"errno": 12, "reason": "other", "regions": 2, "bytes": 8192}

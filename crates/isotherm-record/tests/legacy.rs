@@ -48,7 +48,7 @@ fn activity(i: u32) -> Activity {
     activity.major_faults = None;
     for scheme in &mut activity.schemes {
         scheme.quota_share = None;
-        (scheme.total.watched_bytes, scheme.total.returned_bytes) = (0, 0);
+        (scheme.total.watched_bytes, scheme.total.returned_bytes, scheme.total.unmapped_bytes) = (0, 0, 0);
     }
     let acted_on = activity.schemes.iter_mut().flat_map(|scheme| &mut scheme.last.regions);
     for target in acted_on.map(|region| &mut region.target).chain(activity.memory.iter_mut().map(|(id, _)| id)) {

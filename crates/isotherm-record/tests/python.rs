@@ -89,8 +89,8 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         passed_bytes: uint64 not null, applied_regions: uint64 not null, applied_bytes: uint64 not null, \
         rejected_bytes: uint64 not null, refusals: list<item: struct<reason: string not null, code: int32, \
         regions: uint64 not null, bytes: uint64 not null> not null> not null, \
-        quota_exceeded: uint64 not null, spent_ns: uint64 not null, watched_bytes: uint64, returned_bytes: uint64> \
-        not null, \
+        quota_exceeded: uint64 not null, spent_ns: uint64 not null, watched_bytes: uint64, returned_bytes: uint64, \
+        unmapped_bytes: uint64> not null, \
         last: struct<time_ns: uint64 not null, held_back_bytes: uint64 not null, \
         unobservable_bytes: uint64 not null, regions: list<item: struct<id: {id} not null, start: uint64 not null, \
         end: uint64 not null, applied_bytes: uint64 not null> not null> not null> not null> not null> not null, \
