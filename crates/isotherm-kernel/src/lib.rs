@@ -16,12 +16,14 @@
 //! - [`scheduling`]: how a thread is scheduled
 //! - [`bit_prices`]: what it costs to clear accessed bits, and a process to set them again
 //! - [`housekeeping_cpus`]: the processors that are not kept for the work of others
+//! - [`Elsewhere`]: who accesses memory of a process without its page tables
 //! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
 
 pub mod cgroup;
 pub mod clear_refs;
+mod elsewhere;
 mod ends;
 mod gauges;
 pub mod hold;
@@ -58,6 +60,7 @@ mod user;
 mod wait;
 mod zones;
 
+pub use elsewhere::Elsewhere;
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
 pub use housekeeping::{HousekeepingError, housekeeping_cpus};

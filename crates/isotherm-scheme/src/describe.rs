@@ -25,6 +25,7 @@ pub fn describe(scheme: &Scheme) -> String {
         scheme.never_accessed.map(|time| {
             format!("If no access was ever found in memory, it is enough that it was idle for {}.", duration(time))
         }),
+        scheme.unobserved.then(|| "Memory that could not be observed counts as idle, too.".into()),
         filters(&scheme.filters),
         limits(&scheme.quota, scheme.action),
         goals(&scheme.quota),

@@ -20,7 +20,7 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 13] = [
+const SCHEME: [&str; 14] = [
     "name",
     "size",
     "access_rate",
@@ -29,6 +29,7 @@ const SCHEME: [&str; 13] = [
     "target_node",
     "looks",
     "never_accessed",
+    "unobserved",
     "inside",
     "apply_interval",
     "quota",
@@ -86,6 +87,7 @@ fn scheme(
     let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
     let never_accessed =
         fields.get_or("never_accessed", None, |node| never_accessed(node, action, diagnostics).map(Some));
+    let unobserved = fields.get_or("unobserved", false, |node| unobserved(node, action, diagnostics));
     let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, before, diagnostics));
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
     let filters = fields.get_or("filters", Vec::new(), |node| node.list("filters", diagnostics, filter));
@@ -95,6 +97,7 @@ fn scheme(
         action: action?,
         looks: looks?,
         never_accessed: never_accessed?,
+        unobserved: unobserved?,
         inside: inside?,
         apply_interval: apply_interval?,
         quota: quota?,
@@ -115,6 +118,22 @@ fn looks(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> 
         text.parse().ok().filter(|looks| (1..=LOOKS).contains(looks)).ok_or_else(|| QuantityError::form(HOW_MANY, text))
     };
     node.scalar(HOW_MANY, diagnostics, read)
+}
+
+/// Whether the action may take memory that could not be observed.
+fn unobserved(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<bool> {
+    const EXPECTED: &str = "allow or deny";
+    if let Some(action) = action
+        && !action.kind().takes_away()
+    {
+        let refusal = format!("only actions that take memory away have unobserved, and this is {action}; leave it out");
+        return diagnostics.fail(node.position, refusal);
+    }
+    node.scalar(EXPECTED, diagnostics, |text| match text {
+        "allow" => Ok(true),
+        "deny" => Ok(false),
+        other => Err(QuantityError::form(EXPECTED, other)),
+    })
 }
 
 /// For how long memory in which no access was ever found must be idle before it is moved.

@@ -70,6 +70,7 @@ fn shared_quotas_and_looks() {
     wrong(&after(", quota: {bytes: 0}", "{shared_with: a}"), &[(1, 42, "a quota of zero")]);
     wrong("schemes:\n  - action: promote\n    looks: 3\n", &[(3, 12, "a number of looks: 1 or 2")]);
     field("looks: 1", 12, "the action pageout has no looks");
+    field("unobserved: perhaps", 17, "allow or deny");
     field("never_accessed: 3s", 21, "only demote and migrate_cold have never_accessed, and this is pageout");
     wrong("schemes:\n  - action: demote\n    never_accessed: 0s\n", &[(3, 21, "")]);
 }

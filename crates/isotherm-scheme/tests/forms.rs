@@ -98,6 +98,7 @@ fn every_field_means_what_it_says() {
         action: Action::WillNeed,
         looks: 2,
         never_accessed: None,
+        unobserved: false,
         inside: true,
         apply_interval: Some(SECOND * 2),
         quota: Quota::new(Some(10 << 20), Some(millis(5)), millis(500), weights, goals).unwrap(),
@@ -183,7 +184,7 @@ const BETWEEN_NODES: &str = "
 - name: to fill both
   action: promote
   quota: {goals: [{node_mem_used: {node: 0, value: 99%}}, {node_mem_used: {node: 1, value: 98%}}]}
-- {name: to several, action: migrate_cold, target_node: [{node: 1, weight: 3}, {node: 2}], never_accessed: 3s}
+- {name: to several, action: migrate_cold, target_node: [{node: 1, weight: 3}, {node: 2}], never_accessed: 3s, unobserved: allow}
 - {name: to the first, action: migrate_cold, target_node: {first_with_room: [3, 2]}}
 - name: what is left
   action: promote

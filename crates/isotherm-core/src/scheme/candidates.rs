@@ -162,7 +162,7 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// accessed, or if it was idle for three times as long as asked for.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
-/// age leaves it out. A target without facts is left out if a filter needs them.
+/// age leaves it out, and an action that takes memory away does, too, unless the scheme allows it. A target without facts is left out if a filter needs them.
 pub(crate) fn collect(
     scheme: &Scheme,
     filters: &[Filter],
@@ -181,7 +181,7 @@ pub(crate) fn collect(
     };
     let least_idle = scheme.condition.age.min();
     let mut excluded = Excluded::default();
-    let needs_frequency = scheme.condition.needs_frequency();
+    let allows_unobserved = scheme.unobserved && kind.takes_away();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
         let process = facts.get(target_index).and_then(Option::as_ref);
         if needs_process && process.is_none() {
@@ -189,6 +189,9 @@ pub(crate) fn collect(
         }
         let pages = snapshot.history(target.id);
         let surveyed = pages.is_some() && kind.takes_away();
+        // Of a surveyed target, only pages that are known to be idle are taken.
+        let takes_unseen = kind.takes_away() && !surveyed;
+        let needs_frequency = !allows_unobserved && (scheme.condition.needs_frequency() || takes_unseen);
         let mut parts = Vec::new();
         mapped(target, |region, mapping_index, range| {
             if region.pages.is_some_and(|pages| pages.present == 0) {
@@ -208,6 +211,9 @@ pub(crate) fn collect(
                 (Some(pages), Reach::IdlePages) => {
                     let idle = pages.idle_ranges(range, least_idle).into_iter();
                     parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
+                    if allows_unobserved {
+                        parts.extend(pages.unobservable_ranges(range).into_iter().map(part));
+                    }
                     if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < least_idle) {
                         let idle = pages.never_accessed_ranges(range, enough..least_idle).into_iter();
                         parts.extend(idle.map(|(range, age)| Part { age, never_accessed: true, ..part(range) }));

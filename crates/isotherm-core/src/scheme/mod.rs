@@ -72,6 +72,9 @@ pub struct Scheme {
     /// For how long memory must be idle in which no access was ever found, before it is moved to another node as cold
     /// memory. `None` if its age must match as that of other memory.
     pub never_accessed: Option<Duration>,
+    /// Whether an action that takes memory away may also take memory that could not be observed. Then it counts as idle
+    /// for as long as its region.
+    pub unobserved: bool,
     /// Whether the action may be carried out by a call made inside the target.
     pub inside: bool,
     /// The least time from one application to the next. `None` applies the scheme at each aggregation.
@@ -100,6 +103,7 @@ impl Scheme {
             action,
             looks: LOOKS,
             never_accessed: None,
+            unobserved: false,
             inside: false,
             apply_interval: None,
             quota: Quota::UNLIMITED,

@@ -250,6 +250,11 @@ impl PageHistory {
         self.ranges(range, |block| block.present)
     }
 
+    /// The parts of `range` whose pages cannot be observed.
+    pub fn unobservable_ranges(&self, range: AddrRange) -> Vec<AddrRange> {
+        self.ranges(range, |block| block.unobservable & block.present)
+    }
+
     /// The parts of `range` in blocks that have a present page.
     pub fn present_blocks(&self, range: AddrRange) -> Vec<AddrRange> {
         self.ranges(range, |block| if block.present.is_empty() { PageBits::NONE } else { PageBits::ALL })

@@ -63,7 +63,7 @@ fn unmapped_memory_is_not_acted_on() {
 #[test]
 fn unobservable_memory_is_not_cold() {
     let log = Log::default();
-    let all = Scheme::new("all", Condition::ANY, Action::Cold);
+    let all = Scheme { unobserved: true, ..Scheme::new("all", Condition::ANY, Action::Cold) };
     let mut schemes =
         Schemes::new(vec![pageout(SECOND), all], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
     let mut found = one(50, &[(0, 10, 0, 50), (10, 20, 0, 50), (20, 30, 0, 50)]);
@@ -72,7 +72,7 @@ fn unobservable_memory_is_not_cold() {
     schemes.aggregated(&found).unwrap();
     let calls = log.0.take();
     assert_eq!(calls[0].ranges, [pages(10, 30)], "a region that was observed by half counts");
-    assert_eq!(calls[1].ranges, [pages(0, 30)], "a condition without frequency and age needs no observation");
+    assert_eq!(calls[1].ranges, [pages(0, 30)], "a scheme that allows unobserved memory takes it");
     assert_eq!(schemes.reports().next().unwrap().last.unobservable_bytes, 10 * PAGE_SIZE);
 }
 

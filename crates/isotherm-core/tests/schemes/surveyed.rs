@@ -11,7 +11,7 @@ use isotherm_core::survey::{BlockPages, PageBits, PageHistory, RegionPages};
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
 use crate::fixtures::{
-    AGGREGATION, Log, Region, TestActuator, TestInspector, action, pages, process, snapshot, target,
+    AGGREGATION, Log, Region, SAMPLES, TestActuator, TestInspector, action, pages, process, snapshot, target,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -89,6 +89,39 @@ fn no_action_is_done_to_a_region_of_which_nothing_is_known() {
         assert_eq!(log.take(), [], "{kind}");
         let report = schemes.reports().next().unwrap();
         assert_eq!((report.total.tried_bytes, report.last.unobservable_bytes), (0, unknown.present), "{kind}");
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
+    let mut history = PageHistory::default();
+    let guest = BlockPages { present: PageBits::ALL, unobservable: PageBits::of(100..512), ..BlockPages::default() };
+    (1..=5).for_each(|second| history.take(&[guest], SECOND * second));
+    let regions = [(0, 512, 0, 50)];
+    for kind in [ActionKind::PageOut, ActionKind::Cold, ActionKind::Demote, ActionKind::MigrateCold] {
+        for (unobserved, condition, expected) in [
+            (false, Condition::ANY, &[(0, 100)][..]),
+            (true, Condition::ANY, &[(0, 512)]),
+            (false, idle(SECOND), &[]),
+            (true, idle(SECOND), &[(0, 512)]),
+            (true, idle(SECOND * 100), &[]),
+        ] {
+            let log = Log::default();
+            let mut schemes = schemes(Scheme { unobserved, condition, ..any(kind) }, &log);
+            schemes.aggregated(&surveyed(50, &regions, &history)).unwrap();
+            let mut taken = log.take_pages();
+            taken.sort_unstable();
+            assert_eq!(taken, expected, "{kind}, {unobserved}, {condition:?}");
+        }
+    }
+    // Without a survey, the samples tell.
+    let mut unseen = target(1, &regions, &[(0, 512, "")]);
+    unseen.regions[0].nr_unobservable = SAMPLES;
+    for (unobserved, expected) in [(false, &[][..]), (true, &[(0, 512)])] {
+        let log = Log::default();
+        let mut schemes = schemes(Scheme { unobserved, ..any(ActionKind::PageOut) }, &log);
+        schemes.aggregated(&snapshot(50, vec![unseen.clone()])).unwrap();
+        assert_eq!(log.take_pages(), expected, "{unobserved}");
     }
 }
 

@@ -178,6 +178,7 @@ impl BpfProbe {
         };
         if let Some(mut before) = before.filter(|before| before.space().is_some_and(|known| known.same_as(&new))) {
             before.set_mappings(&space.mappings);
+            before.look_elsewhere();
             return Ok((before, None));
         }
         let mut swept = Swept::default();
@@ -193,7 +194,9 @@ impl BpfProbe {
                 SweepResult::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
             }
         }
-        Ok((Target::new(space.id, State::Held(new), &space.mappings, swept), None))
+        let mut target = Target::new(space.id, State::Held(new), &space.mappings, swept);
+        target.look_elsewhere();
+        Ok((target, None))
     }
 
     /// Sweeps some of the blocks in which a sample was accessed for the first time. Returns whether it swept any.
@@ -365,11 +368,12 @@ impl AccessProbe for BpfProbe {
         self.look_up(samples)?;
         let unobservable = self.unobservable.iter().copied().chain(std::iter::repeat(false));
         let found = self.leaves.iter().zip(&self.slots).zip(unobservable);
-        for (answer, ((leaf, slot), unobservable)) in answers.iter_mut().zip(found) {
+        for ((answer, sample), ((leaf, slot), unobservable)) in answers.iter_mut().zip(samples).zip(found) {
             let refused = slot.is_some_and(|slot| self.targets[slot].is_refused());
+            let elsewhere = |addr| slot.is_some_and(|slot| self.targets[slot].is_accessed_elsewhere(addr));
             *answer = match leaf.extent() {
                 _ if refused => Observation::Unobservable,
-                Some(_) if unobservable => Observation::Unobservable,
+                Some(_) if unobservable || elsewhere(sample.addr) => Observation::Unobservable,
                 Some(_) if leaf.young() => Observation::Accessed,
                 // This includes samples that could not be observed and whose page is no longer present.
                 Some(_) | None => Observation::Idle,

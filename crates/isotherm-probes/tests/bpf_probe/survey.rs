@@ -1,6 +1,6 @@
 //! The survey of all pages.
 
-use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, SurveyPart};
+use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, SurveyPart, Unseen};
 use isotherm_core::{AccessProbe, AddrRange};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 
@@ -254,6 +254,30 @@ fn locked_pages_are_unobservable_if_shared_memory_is_not_to_be_cleared() {
     assert_eq!(cleared, 0);
     let done = blocks_in(done, start..start + MIB);
     assert!(nearly(done.iter().map(|block| block.unobservable.count() as u64).sum(), 256));
+}
+
+#[test]
+fn buffers_that_are_registered_with_io_uring_are_unobservable() {
+    let mut target = Target::start();
+    let start = target.map("small", 8 * MIB);
+    target.write(start, 8 * MIB);
+    target.request(&format!("register {} {}", start + 2 * MIB, MIB + 100));
+    let mut probe = or_skip!(open_private());
+    update(&mut probe, &[&target]);
+    let buffer = start + 2 * MIB..start + 3 * MIB + PAGE;
+    for _ in 0..3 {
+        let blocks = survey(&mut probe, &target);
+        assert_eq!(counts(&blocks, buffer.clone()).2, 257);
+        assert_eq!(counts(&blocks, start..start + 2 * MIB).2, 0);
+        assert_eq!(counts(&blocks, buffer.end..start + 8 * MIB).2, 0);
+        clear(&mut probe, &target, &blocks, start..start + 8 * MIB);
+    }
+    let unseen = probe.survey().unwrap().unseen(space(&target).id);
+    let range = AddrRange::new(buffer.start, buffer.end).unwrap();
+    assert!(unseen.contains(&(range, Unseen::IoUring)), "{unseen:?}");
+    let samples = pages(&target, buffer.start, MIB);
+    probe.clear(&samples).unwrap();
+    assert_eq!(count(&read(&mut probe, &samples), Unobservable), 256);
 }
 
 /// The lazily freed pages of a survey in a range, and those that it says are present.

@@ -72,6 +72,7 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "map" => map(words[1], number(2)),
         // SAFETY: the range is memory that `map` returned. Nothing refers to it.
         "unmap" => unsafe { munmap(number(1) as *mut _, number(2)).map(|()| 0) },
+        "register" => register(number(1), number(2)),
         // SAFETY: the range is memory that `map` returned. Nothing refers to what is in it.
         "free" => unsafe { madvise(number(1) as *mut _, number(2), Advice::LinuxFree).map(|()| 0) },
         // SAFETY: the range is memory that `map` returned.
@@ -93,6 +94,34 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "exec" => panic!("exec failed: {}", exec()),
         _ => panic!("unknown command: {command}"),
     }
+}
+
+/// Registers memory with io_uring as a buffer. The ring stays open until the process ends.
+fn register(start: usize, size: usize) -> rustix::io::Result<u64> {
+    const SETUP: usize = 425;
+    const REGISTER: usize = 427;
+    const BUFFERS: usize = 0;
+    let mut parameters = [0_u64; 15];
+    let buffer = [start, size];
+    // SAFETY: the kernel fills in the parameters, which have 120 bytes, and reads one buffer of an address and a length.
+    unsafe {
+        let ring = syscall(SETUP, [8, parameters.as_mut_ptr() as usize, 0, 0])?;
+        syscall(REGISTER, [ring, BUFFERS, buffer.as_ptr() as usize, 1]).map(|_| 0)
+    }
+}
+
+/// Calls the kernel.
+///
+/// # Safety
+/// As the call needs it.
+unsafe fn syscall(number: usize, [a, b, c, d]: [usize; 4]) -> rustix::io::Result<usize> {
+    let result: isize;
+    // SAFETY: the registers are those of a system call of x86-64; the caller vouches for the arguments.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
+            in("r10") d, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    usize::try_from(result).map_err(|_| rustix::io::Errno::from_raw_os_error(-result as i32))
 }
 
 fn protect(start: usize, size: usize, access: MprotectFlags) -> rustix::io::Result<u64> {

@@ -118,7 +118,7 @@ impl Clearer {
                     Clearing::Single if is_memory(mapping) => {}
                     // It is cleared from the next survey on, as shared pages are.
                     Clearing::Locked if is_memory(mapping) && tools.shared.mode != SharedMemory::Never => continue,
-                    Clearing::Single | Clearing::Locked | Clearing::Never(_) => {
+                    Clearing::Single | Clearing::Locked | Clearing::Never(_) | Clearing::Elsewhere(_) => {
                         block.unobservable |= pages;
                         continue;
                     }
@@ -194,7 +194,7 @@ impl Clearer {
             let pages = PageBits::within(block.start, range);
             match why {
                 Clearing::Locked => asked.locked |= pages,
-                Clearing::Single | Clearing::Never(_) => asked.refused |= pages,
+                Clearing::Single | Clearing::Never(_) | Clearing::Elsewhere(_) => asked.refused |= pages,
             }
         }
     }

@@ -92,6 +92,7 @@ impl Pages {
             targets.iter_mut().for_each(Target::check_locked);
             self.lazily_freed.check();
         }
+        targets.iter_mut().for_each(Target::look_elsewhere);
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
             self.zeros.forget();
         }

@@ -107,7 +107,7 @@ impl Reader {
         self.places.truncate(most);
 
         let first = blocks.len();
-        let mut masks = Masks::new(target.mappings(), target.clearing());
+        let mut masks = Masks::new(target.mappings(), target.clearing()).with_buffers(target.buffers());
         self.starts.clear();
         self.indices.clear();
         self.suspects.clear();
@@ -140,7 +140,7 @@ impl Reader {
             }
             blocks.push(block);
         }
-        let mut masks = Masks::new(target.mappings(), target.clearing());
+        let mut masks = Masks::new(target.mappings(), target.clearing()).with_buffers(target.buffers());
         for (starts, indices) in self.starts.chunks(MAX_TABLES).zip(self.indices.chunks(MAX_TABLES)) {
             program.copy_tables(tables, space.pgd(), 1, starts, |i, found| {
                 let block = &mut blocks[indices[i]];
@@ -151,7 +151,8 @@ impl Reader {
                         let device = words.special & mask.file;
                         block.present = words.present & mask.usable & (!words.special | device);
                         block.accessed = words.accessed & block.present;
-                        block.unobservable = device & block.present | block.accessed & mask.uncleared;
+                        block.unobservable =
+                            (device | mask.elsewhere) & block.present | block.accessed & mask.uncleared;
                         block.swapped = words.swapped & mask.usable;
                         self.swapped.add(block, table);
                         if !block.swapped.is_empty() {
@@ -252,7 +253,7 @@ fn huge(block: &mut BlockPages, entry: HugeEntry, mask: Mask, zeros: &Zeros) {
     block.huge = true;
     block.present = mask.usable;
     block.accessed = if entry.accessed { mask.usable } else { PageBits::NONE };
-    block.unobservable = if device { mask.usable } else { block.accessed & mask.uncleared };
+    block.unobservable = if device { mask.usable } else { mask.elsewhere | block.accessed & mask.uncleared };
 }
 
 /// The entry of a block that got a huge page during the read.
