@@ -22,6 +22,10 @@ pub(crate) const TIME_COLUMNS: [&str; 3] = ["kind", "time_ns", SURVEY];
 pub(crate) const MARK: &str = "mark";
 /// The columns of a row that is a mark.
 pub(crate) const MARK_COLUMNS: [&str; 3] = ["kind", "time_ns", MARK];
+/// The `kind` of a row that says what is missing.
+pub(crate) const MISSED: &str = "missed";
+/// The columns of a row that says what is missing.
+pub(crate) const MISSED_COLUMNS: [&str; 3] = ["kind", "time_ns", MISSED];
 /// The `kind` of a row that has calls that mapped memory.
 pub(crate) const ALLOCATIONS: &str = "allocations";
 /// The columns that calls are read from: their own, and those of rows that say which targets the calls are of.
@@ -35,7 +39,7 @@ pub(crate) const REGION_PAGES: [&str; 5] =
 table! {
     /// A row.
     struct Row, RowBuilder, RowReader {
-        /// what the row is: `target`, `activity`, `survey`, `mark` or `allocations`
+        /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations` or `missed`
         "kind" => kind: Arc<str>,
         /// nanoseconds since the start of the run; rows are in the order of time
         "time_ns" => time_ns: u64,
@@ -62,6 +66,8 @@ table! {
         "mark" => mark: Option<Mark>,
         /// calls of the targets that mapped memory; not null in rows of this kind only
         "allocations" => allocations: Option<Allocations>,
+        /// what the recorder could not take in; not null in rows of this kind only
+        "missed" => missed: Option<Missed>,
     }
 }
 
@@ -524,6 +530,19 @@ table! {
 }
 
 table! {
+    /// Things of one kind that the recorder could not take in.
+    struct Missed, MissedBuilder, MissedReader {
+        /// when the last of them was, in nanoseconds since the start of the run
+        "time_ns" => time_ns: u64,
+        /// what is missing: `snapshots`, `surveys`, `marks` or `calls` that mapped memory; or `activities`, which were
+        /// added up into the next one
+        "kind" => kind: Arc<str>,
+        /// how many of them
+        "count" => count: u64,
+    }
+}
+
+table! {
     /// Calls that mapped memory.
     struct Allocations, AllocationsBuilder, AllocationsReader {
         /// when the calls were read, in nanoseconds since the start of the run
@@ -596,6 +615,7 @@ impl Row {
             survey: None,
             mark: None,
             allocations: None,
+            missed: None,
         }
     }
 

@@ -45,6 +45,7 @@ pub(crate) enum Kind {
     Survey,
     Mark,
     Allocations,
+    Missed,
     /// Of a later version, to be passed over.
     Unknown,
 }
@@ -79,6 +80,7 @@ impl Rows {
                 columns::SURVEY => Kind::Survey,
                 columns::MARK => Kind::Mark,
                 columns::ALLOCATIONS => Kind::Allocations,
+                columns::MISSED => Kind::Missed,
                 _ => Kind::Unknown,
             },
             Self::Legacy(rows) if rows.activity.is_set(index) => Kind::Activity,

@@ -1,12 +1,13 @@
 //! Examining a recording: what it holds, and what is missing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_core::survey::{PageSums, SurveySnapshot};
 
 use crate::batches::Batches;
-use crate::{Damage, Ending, RecordError, Recording, SnapshotRecord};
+use crate::{Damage, Ending, Missed, MissedKind, RecordError, Recording, SnapshotRecord};
 
 /// What a recording holds, and what is missing.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Examination {
     pub allocations: u64,
     /// How many of these calls were lost while they were recorded.
     pub lost_allocations: u64,
+    /// What the recorder could not take in, by kind.
+    pub missed: BTreeMap<MissedKind, u64>,
     /// The time of the last snapshot that can be read, since the start of the run.
     pub last: Option<Duration>,
     /// Whether the rounds were in time.
@@ -126,6 +129,8 @@ pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
         allocations += found.calls.len() as u64;
         lost_allocations += found.lost;
     })?;
+    let mut missed = BTreeMap::new();
+    count(recording.missed()?, &mut error, |of: Missed| *missed.entry(of.kind).or_default() += of.count)?;
     Ok(Examination {
         ending: recording.ending(),
         bytes: recording.len_bytes(),
@@ -135,6 +140,7 @@ pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
         marks,
         allocations,
         lost_allocations,
+        missed,
         last,
         punctuality,
         last_survey,

@@ -30,7 +30,7 @@ use crate::{
     survey,
 };
 
-const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true };
+const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true, missed: true };
 
 fn header() -> Header {
     Header {
@@ -151,6 +151,11 @@ fn mark_row(time_ns: u64, text: &str) -> columns::Row {
     columns::Row { mark: Some(columns::Mark { time_ns, text: text.into() }), ..columns::Row::new(columns::MARK, 3) }
 }
 
+fn missed_row(time_ns: u64, kind: &str) -> columns::Row {
+    let missed = columns::Missed { time_ns, kind: kind.into(), count: 2 };
+    columns::Row { missed: Some(missed), ..columns::Row::new(columns::MISSED, 3) }
+}
+
 /// A row with a call of target 1 and its stack.
 fn allocations_row() -> columns::Row {
     let frame = StackFrame { function: Some("f".into()), module: None, offset: 1 };
@@ -177,7 +182,7 @@ fn some_batch() -> RecordBatch {
     let at = |time_ns, activity| columns::Row { time_ns, ..activity_row(activity) };
     let surveyed = columns::Row { mappings: Some(mapping_columns(target(1), &[mapping(1)])), ..survey_row() };
     let rows = [first.clone(), next(2), at(2, &some_activity()), surveyed, allocations_row(), next(3), at(3, &idle)];
-    batch(&[&rows[..], &[survey_row(), mark_row(4, "go"), allocations_row()]].concat())
+    batch(&[&rows[..], &[survey_row(), mark_row(4, "go"), missed_row(4, "surveys"), allocations_row()]].concat())
 }
 
 fn some_activity() -> Activity {
@@ -226,6 +231,7 @@ fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<SnapshotRecord>, Ve
     recording.surveys()?.collect::<Result<Vec<_>, _>>()?;
     recording.marks()?.collect::<Result<Vec<_>, _>>()?;
     recording.allocations()?.collect::<Result<Vec<_>, _>>()?;
+    recording.missed()?.collect::<Result<Vec<_>, _>>()?;
     Ok((recording.snapshots()?.collect::<Result<_, _>>()?, activities?))
 }
 
@@ -280,6 +286,14 @@ fn marks_that_break_the_rules_are_refused() {
     assert_eq!(refusal(&[columns::Row { mark: None, ..mark_row(1, "a") }]), "the row of a mark has none");
     assert_eq!(refusal(&[mark_row(1, " ")]), "a mark has no text");
     assert_eq!(refusal(&[mark_row(2, "a"), mark_row(1, "b")]), "the time of marks goes backwards");
+}
+
+#[test]
+fn rows_of_what_is_missing_that_break_the_rules_are_refused() {
+    let empty = columns::Row { missed: None, ..missed_row(1, "marks") };
+    assert_eq!(refusal(&[empty]), "the row of what is missing has nothing");
+    let backwards = [missed_row(2, "of a later version"), missed_row(1, "marks")];
+    assert_eq!(refusal(&backwards), "the time of what is missing goes backwards");
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod legacy;
 mod limits;
 mod mark;
 mod message;
+mod missed;
 mod model;
 mod output;
 mod permissions;
@@ -58,6 +59,7 @@ pub use examine::{Condition, Examination, Missing, Punctuality, examine};
 pub use id::{identity, pid_column};
 pub use layout::Damage;
 pub use mark::{Mark, MarkText, Marks};
+pub use missed::{Missed, MissedKind, MissedRows, missed_words};
 pub use model::{
     Activity, Budget, Cost, Header, Host, NotAfforded, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo,
     TargetInfos,

@@ -382,3 +382,23 @@ pub struct Activity {
     /// read from a disk or from swap. `None` if that is not known.
     pub major_faults: Option<u64>,
 }
+
+impl Activity {
+    /// This activity with what an earlier one says beyond it, so that the two are one. `None` if the sums of a scheme
+    /// began anew in between: then both are needed.
+    #[must_use]
+    pub fn joined(&self, earlier: &Self) -> Option<Self> {
+        let mut joined = self.clone();
+        for before in &earlier.schemes {
+            let after = joined.schemes.iter_mut().find(|scheme| scheme.name == before.name)?;
+            if after.total.applications < before.total.applications {
+                return None;
+            }
+            // The last application that acted on something since the activity before.
+            if after.last.regions.is_empty() && !before.last.regions.is_empty() {
+                after.last = before.last.clone();
+            }
+        }
+        Some(joined)
+    }
+}

@@ -21,7 +21,8 @@ use crate::message::{Checksum, Fault, Found, Message, corrected_first, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
 use crate::{
-    Activities, AllocationBatches, Contents, FORMAT, Header, Marks, RecordError, Snapshots, Surveys, columns, foreign,
+    Activities, AllocationBatches, Contents, FORMAT, Header, Marks, MissedRows, RecordError, Snapshots, Surveys,
+    columns, foreign,
 };
 
 /// A recording that is open for reading. Several passes over it are possible, also at the same time.
@@ -150,7 +151,7 @@ impl Recording {
                 Ok(match rows.kind(index) {
                     Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
                     Kind::Survey => rows.row(index).survey.map(|survey| Duration::from_nanos(survey.time_ns)),
-                    Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Unknown => None,
+                    Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Unknown => None,
                 })
             })
         })
@@ -190,6 +191,15 @@ impl Recording {
         Ok(AllocationBatches::new(self.source.clone()))
     }
 
+    /// What the recorder could not take in, from the start, with one batch in memory at a time. Recordings of older
+    /// versions do not tell.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the items.
+    pub fn missed(&self) -> Result<MissedRows, RecordError> {
+        Ok(MissedRows::new(self.source.clone()))
+    }
+
     /// What the recording has a column for, be it used or not.
     pub fn contents(&self) -> Contents {
         let has = |name: &str| self.source.schema.column_with_name(name).is_some();
@@ -198,6 +208,7 @@ impl Recording {
             surveys: has(columns::SURVEY),
             marks: has(columns::MARK),
             allocations: has(columns::ALLOCATIONS),
+            missed: has(columns::MISSED),
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Contents {
     pub marks: bool,
     /// Calls that mapped memory.
     pub allocations: bool,
+    /// What is missing.
+    pub missed: bool,
 }
 
 /// The schema of a recording with this header.
@@ -47,6 +49,7 @@ pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serd
         columns::SURVEY if !contents.surveys => None,
         columns::MARK if !contents.marks => None,
         columns::ALLOCATIONS if !contents.allocations => None,
+        columns::MISSED if !contents.missed => None,
         columns::REGIONS if !contents.surveys => Some(Arc::new(without_pages(field))),
         _ => Some(Arc::clone(field)),
     });

@@ -22,7 +22,7 @@ use crate::table::{Build, only};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
-    Activity, Contents, Cost, Header, Mark, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity,
+    Activity, Contents, Cost, Header, Mark, Missed, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity,
     allocations, check, schema, survey,
 };
 
@@ -71,6 +71,8 @@ pub struct Recorder {
     last_mark: Duration,
     /// The time of the last calls that mapped memory.
     last_allocations: Duration,
+    /// The time of the last thing that is missing.
+    last_missed: Duration,
     finished: bool,
 }
 
@@ -149,6 +151,7 @@ impl Recorder {
             last_survey: Duration::ZERO,
             last_mark: Duration::ZERO,
             last_allocations: Duration::ZERO,
+            last_missed: Duration::ZERO,
             finished: false,
         };
         recorder.append(&start)?;
@@ -309,7 +312,27 @@ impl Recorder {
         self.hand_over_at(found.time)
     }
 
-    /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark or calls.
+    /// Says that something is missing. It may be older or newer than the snapshots that are written before and after.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if it is older than what was said to be
+    /// missing before, or the recording has no column for it ([`Recorder::create_with`]). It is not written then.
+    pub fn write_missed(&mut self, missed: &Missed) -> Result<(), RecordError> {
+        if !self.contents.missed {
+            return Err(self.not_encoded("it was created without a column for what is missing"));
+        }
+        if missed.time < self.last_missed {
+            return Err(self.not_encoded("what is missing is older than what was missing before it"));
+        }
+        self.last_missed = missed.time;
+        self.rows.push(&columns::Row {
+            missed: Some(missed.to_column()),
+            ..columns::Row::new(columns::MISSED, nanoseconds(self.last))
+        });
+        self.hand_over_at(missed.time)
+    }
+
+    /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark, calls or something missing.
     fn hand_over_at(&mut self, time: Duration) -> Result<(), RecordError> {
         let now = time.max(self.last);
         if now >= self.handed_over.saturating_add(MAX_DELAY) || self.rows.bytes >= MAX_BUFFERED {

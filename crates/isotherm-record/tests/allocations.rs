@@ -12,7 +12,8 @@ use isotherm_record::{
     AllocationBatches, Contents, Cut, Format, RecordError, Recorder, Recording, convert, cut, examine,
 };
 
-const ALLOCATIONS: Contents = Contents { activities: false, surveys: false, marks: false, allocations: true };
+const ALLOCATIONS: Contents =
+    Contents { activities: false, surveys: false, marks: false, allocations: true, missed: false };
 
 fn frame(function: Option<&str>, module: Option<&str>) -> StackFrame {
     StackFrame { function: function.map(Into::into), module: module.map(Into::into), offset: 19 }

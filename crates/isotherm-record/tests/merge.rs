@@ -19,7 +19,7 @@ use isotherm_record::{
 };
 
 const MS: Duration = Duration::from_millis(1);
-const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true };
+const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true, missed: true };
 
 /// A header of a run that started this many milliseconds after another one.
 fn started(after: u64) -> Header {

@@ -16,7 +16,8 @@ use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const SURVEYS: Contents = Contents { activities: false, surveys: true, marks: false, allocations: false };
+const SURVEYS: Contents =
+    Contents { activities: false, surveys: true, marks: false, allocations: false, missed: false };
 
 #[test]
 fn surveys_and_present_bytes_are_read_as_they_were_written() {

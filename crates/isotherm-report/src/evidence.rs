@@ -1,10 +1,12 @@
 //! Whether the reports on a recording rest on enough evidence.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::PageSums;
 use isotherm_core::units;
+use isotherm_record::missed_words;
 
 use crate::ReportError;
 use crate::escape::sanitise;
@@ -39,6 +41,23 @@ pub(crate) struct Evidence {
     left_out: Option<Arc<str>>,
     pacing: Pacing,
     punctuality: Punctuality,
+    /// What is missing from the recording, in words.
+    missed: Option<String>,
+}
+
+/// What is missing from the selected time of a recording, in words. It is the first line of every report.
+///
+/// # Errors
+/// If the source cannot be read.
+pub(crate) fn missed(source: &dyn Source, selection: &Selection) -> Result<Option<String>, ReportError> {
+    let mut counts = BTreeMap::new();
+    for missed in source.missed().map_err(ReportError::Source)? {
+        let missed = missed.map_err(ReportError::Source)?;
+        if selection.holds_time(missed.time) {
+            *counts.entry(missed.kind).or_default() += missed.count;
+        }
+    }
+    Ok(missed_words(&counts))
 }
 
 impl Evidence {
@@ -50,6 +69,7 @@ impl Evidence {
         let mut evidence = Self {
             pacing: Pacing::new(source.header().budget.map(|budget| budget.cpu)),
             punctuality: Punctuality::new(&source.header().probe),
+            missed: missed(source, selection)?,
             ..Self::default()
         };
         for record in source.surveys().map_err(ReportError::Source)? {
@@ -105,14 +125,15 @@ impl Evidence {
         self.hits < self.taken * FEW_HITS || self.taken == 0.0
     }
 
-    /// What a reader has to know if the monitor got too little CPU time, or if the evidence is little; and what to do.
+    /// What a reader has to know if something is missing, if the monitor got too little CPU time, or if the evidence is
+    /// little; and what to do.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.starved().into_iter().chain(self.little())
+        self.of_monitoring().chain(self.little())
     }
 
-    /// What a reader has to know if the monitor got too little CPU time.
-    pub(crate) fn starved(&self) -> Option<String> {
-        self.punctuality.warning(self.has_intervals())
+    /// What a reader has to know if something is missing, or if the monitor got too little CPU time.
+    pub(crate) fn of_monitoring(&self) -> impl Iterator<Item = String> {
+        self.missed.clone().into_iter().chain(self.punctuality.warning(self.has_intervals()))
     }
 
     fn little(&self) -> Option<String> {

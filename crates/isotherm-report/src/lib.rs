@@ -95,8 +95,8 @@ pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
 pub use resident::{KindBytes, Surveyed};
 pub use source::{
-    Activities, AllocationBatches, Marks, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys, View, Visit,
-    mapped_of_regions, pieces, walk,
+    Activities, AllocationBatches, Marks, MissedRows, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys,
+    View, Visit, mapped_of_regions, pieces, walk,
 };
 pub use summary::SummarySort;
 pub use text::{Colour, Terminal, part_in, width, wrap};

@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, missed};
 use crate::kind::Kind;
 use crate::pace::Pace;
+use crate::source::{Selection, Source};
 
 /// The notes of a report.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +21,7 @@ impl Notes {
     /// Those of a report of this kind. That there was little to find says nothing of what the monitoring cost.
     pub(crate) fn new(kind: Kind, evidence: &Evidence) -> Self {
         let warnings = match kind {
-            Kind::Overhead => evidence.starved().into_iter().collect(),
+            Kind::Overhead => evidence.of_monitoring().collect(),
             _ => evidence.warnings().collect(),
         };
         Self { warnings, pace: evidence.pace() }
@@ -31,10 +32,15 @@ impl Notes {
     ///
     /// # Errors
     /// That of the evidence.
-    pub(crate) fn of(kind: Kind, evidence: Result<Evidence, ReportError>) -> Result<Self, ReportError> {
+    pub(crate) fn of(
+        kind: Kind,
+        source: &dyn Source,
+        selection: &Selection,
+        evidence: Result<Evidence, ReportError>,
+    ) -> Result<Self, ReportError> {
         match evidence {
             Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) if kind == Kind::Schemes => {
-                Ok(Self::default())
+                Ok(Self { warnings: missed(source, selection)?.into_iter().collect(), ..Self::default() })
             }
             evidence => evidence.map(|evidence| Self::new(kind, &evidence)),
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::axis::AxisResolution;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, missed};
 use crate::extent::Extent;
 use crate::groups::Grouping;
 use crate::heatmap::{Heatmap, Plan};
@@ -52,6 +52,9 @@ pub fn write(
         }
         (_, Format::Text) => write_text(kind, source, selection, options, out)?,
         (Kind::Regions, Format::Json) => {
+            if let Some(missed) = missed(source, selection)? {
+                writeln!(out, "{}", escape::json(&serde_json::json!({ "warnings": [missed] }))?)?;
+            }
             let narrowed = at(source, selection, options)?;
             let surveys = LastSurveys::new(source)?;
             walk(source, &narrowed, &mut [&mut JsonLines { out, options: options.regions, surveys }])?;
@@ -77,7 +80,7 @@ fn write_text(
     let terminal = &options.terminal;
     let evidence = Evidence::of(source, selection);
     let measure = evidence.as_ref().ok().map(Evidence::measure);
-    let Notes { warnings, pace } = Notes::of(kind, evidence)?;
+    let Notes { warnings, pace } = Notes::of(kind, source, selection, evidence)?;
     warnings.into_iter().try_for_each(|warning| text::warning(out, terminal, Some(warning)))?;
     // It has that line among its facts.
     if kind == Kind::Overhead {
@@ -118,7 +121,7 @@ fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Option
     let marks = || marks::selected(source, selection);
     let evidence = Evidence::of(source, selection);
     let measure = evidence.as_ref().ok().map(Evidence::measure);
-    let notes = Notes::of(kind, evidence)?;
+    let notes = Notes::of(kind, source, selection, evidence)?;
     match kind {
         Kind::Heatmap => {
             let measure = options.measure.or(measure).unwrap_or_default();
@@ -149,7 +152,7 @@ fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Opt
     let marks = &marks::selected(source, selection)?;
     let evidence = Evidence::of(source, selection);
     let measure = evidence.as_ref().ok().map(Evidence::measure);
-    let notes = Notes::of(kind, evidence)?;
+    let notes = Notes::of(kind, source, selection, evidence)?;
     let drawing = match kind {
         Kind::Heatmap => {
             let plan = |extent: &Extent| {

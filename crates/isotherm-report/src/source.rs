@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AddrRange, Allocations, BoxError, Mapping, RegionSnapshot, TargetId, is_memory, units};
-use isotherm_record::{Activity, Ending, Header, Mark, Part, Recording, Row, SnapshotRecord, SurveyRecord, pid_column};
+use isotherm_record::{
+    Activity, Ending, Header, Mark, Missed, Part, Recording, Row, SnapshotRecord, SurveyRecord, pid_column,
+};
 
 use crate::ReportError;
 use crate::names::Names;
@@ -26,6 +28,9 @@ pub type Marks<'a> = Box<dyn Iterator<Item = Result<Mark, BoxError>> + 'a>;
 
 /// The calls that mapped memory, of one walk over a source.
 pub type AllocationBatches<'a> = Box<dyn Iterator<Item = Result<Allocations, BoxError>> + 'a>;
+
+/// What the recorder could not take in, of one walk over a source.
+pub type MissedRows<'a> = Box<dyn Iterator<Item = Result<Missed, BoxError>> + 'a>;
 
 /// A recording, or something like it, whose rows can be read several times.
 pub trait Source {
@@ -68,6 +73,14 @@ pub trait Source {
     /// # Errors
     /// If they cannot be read, at once or at any item.
     fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    /// What the recorder could not take in, in the order of time.
+    ///
+    /// # Errors
+    /// If it cannot be read, at once or at any item.
+    fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
         Ok(Box::new(std::iter::empty()))
     }
 
@@ -118,6 +131,10 @@ impl Source for Recording {
 
     fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
         Ok(Box::new(self.allocations()?.map(|found| Ok(found?))))
+    }
+
+    fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
+        Ok(Box::new(self.missed()?.map(|missed| Ok(missed?))))
     }
 
     fn cut_short(&self) -> Option<String> {

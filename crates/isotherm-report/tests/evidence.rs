@@ -3,7 +3,10 @@
 
 mod made;
 
+use std::time::Duration;
+
 use isotherm_core::survey::{BlockSums, MappingSums, RegionPages};
+use isotherm_record::{Missed, MissedKind};
 use isotherm_report::{Colour, Format, Kind, Measure, Options, Terminal};
 use made::checked::{json_of, report, text};
 use made::{MIB, Made, surveyed};
@@ -164,4 +167,25 @@ fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
     };
     assert!(picture(MIB).contains("20 % of what surveys found touched has a rate of 0"), "{}", picture(MIB));
     assert!(!picture(MIB / 8).contains("has a rate of 0"));
+}
+
+#[test]
+fn what_is_missing_is_the_first_thing_that_every_report_says() {
+    let mut source = surveyed(12);
+    source.activities = made::schemed(12).activities;
+    let missed = |kind, count| Missed { time: Duration::from_secs(3), kind, count };
+    source.missed = vec![missed(MissedKind::Snapshots, 1200), missed(MissedKind::Surveys, 1)];
+    let says = "missing from the recording: 1,200 snapshots and 1 survey, because the recorder could not keep up";
+    let options = Options { terminal: Terminal { columns: 200, ..Terminal::default() }, ..Options::default() };
+    for kind in Kind::ALL {
+        if kind != Kind::Html {
+            let text = report(kind, Format::Text, &source, &options);
+            assert_eq!(text.lines().next().unwrap(), format!("! {says}"), "{kind:?}");
+            let json = report(kind, Format::Json, &source, &options);
+            let first: Value = serde_json::Deserializer::from_str(&json).into_iter().next().unwrap().unwrap();
+            assert_eq!(first["warnings"][0], says, "{kind:?}");
+        }
+    }
+    assert!(report(Kind::Html, Format::Html, &source, &options).contains(says));
+    assert!(!report(Kind::Summary, Format::Text, &surveyed(12), &options).contains("missing"));
 }

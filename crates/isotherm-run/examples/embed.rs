@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Action, ClosedInterval, Condition, Scheme};
 use isotherm_core::{AttributeOptions, Granularity};
-use isotherm_run::{Event, RunConfig};
+use isotherm_run::{Event, Need, RunConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pid = std::env::args().nth(1).ok_or("usage: embed PID")?.parse()?;
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut run = RunConfig::processes([pid]).duration(Duration::from_secs(4)).schemes(vec![cold]).prepare()?;
     // By callback, on a thread of its own.
-    run.add_sink("activities", |event: &Event| {
+    run.add_sink("activities", Need::Needed, |event: &Event| {
         if let Event::Activity(activity) = event {
             println!("{}: {} bytes", activity.schemes[0].name, activity.schemes[0].total.applied_bytes);
         }

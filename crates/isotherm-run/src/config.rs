@@ -11,7 +11,7 @@ use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_sim::Pattern;
 
-use crate::{ConfigError, Scheduling, SurveyChoice};
+use crate::{ConfigError, Need, Scheduling, SurveyChoice};
 
 /// What to watch, how, for how long, what to do to it, and where to record it.
 ///
@@ -70,6 +70,8 @@ pub struct RunConfig {
     pub schemes: Option<SchemeOptions>,
     /// The file that the run is recorded to.
     pub recording: Option<PathBuf>,
+    /// Whether the run goes on if the recording can no longer be written, as on a full disk. `None`: it does if it acts.
+    pub recording_need: Option<Need>,
 }
 
 /// Where the snapshots of a run come from.
@@ -258,6 +260,7 @@ impl RunConfig {
             duration: None,
             schemes: None,
             recording: None,
+            recording_need: None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Returns, Scheme};
 use isotherm_core::{Allocations, Attributes, Pace};
-use isotherm_record::{Activity, Cost, Mark, NotAfforded, SnapshotRecord, SurveyRecord, TargetInfos};
+use isotherm_record::{Activity, Cost, Mark, MissedKind, NotAfforded, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
 
@@ -21,6 +21,7 @@ pub enum Event {
     /// The schemes in force from here on, in the order in which activities list them.
     Schemes(Arc<[Scheme]>),
     /// The end of one aggregation interval: all regions, the cost of finding them, and the descriptions of the targets.
+    /// In a live run, the histories of pages are left out: surveys have them.
     Snapshot(Arc<SnapshotRecord>),
     /// What a survey of all pages found, about once a survey interval; none if there are no surveys.
     Survey(Arc<SurveyRecord>),
@@ -110,12 +111,30 @@ pub enum NoticeKind {
     Other,
     /// Too much of the memory that a scheme freed came back soon, or no longer does.
     Returns(Returns),
+    /// An optional sink failed, and gets no further events ([`Need::Optional`](crate::Need::Optional)).
+    Detached {
+        /// The name of the sink.
+        sink: Arc<str>,
+    },
+}
+
+impl NoticeKind {
+    /// Whether it is about a sink that failed.
+    pub fn is_detached(&self) -> bool {
+        matches!(self, Self::Detached { .. })
+    }
 }
 
 impl Notice {
     /// A notice that has no more to say than its text.
     pub fn new(severity: Severity, text: &str) -> Self {
         Self { severity, text: text.into(), kind: NoticeKind::Other }
+    }
+
+    /// The notice that an optional sink failed, and why.
+    pub(crate) fn detached(sink: &str, why: &str) -> Self {
+        let text = format!("{why}; the run goes on without it");
+        Self { kind: NoticeKind::Detached { sink: sink.into() }, ..Self::new(Severity::Warning, &text) }
     }
 }
 
@@ -129,14 +148,30 @@ pub enum Severity {
 }
 
 /// The events that one sink did not get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// What is in force (targets, attributes, schemes, the pace) is not among them: the newest of each follows. Neither is
+/// what schemes did: activities are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Snapshots.
-    pub snapshots: u64,
+    /// How many of each kind, with the time of the last of the kind.
+    pub counts: Vec<isotherm_record::Missed>,
     /// The sum of the costs of the missed snapshots, so that sums over a run stay right.
     pub cost: Cost,
-    /// Other events.
-    pub others: u64,
+}
+
+impl Missed {
+    /// Counts further things of a kind, the last of which was at `time`.
+    pub(crate) fn count(&mut self, kind: MissedKind, time: Duration, count: u64) {
+        match self.counts.iter_mut().find(|known| known.kind == kind) {
+            Some(known) => (known.time, known.count) = (known.time.max(time), known.count.saturating_add(count)),
+            None => self.counts.push(isotherm_record::Missed { time, kind, count }),
+        }
+    }
+
+    /// Whether nothing was missed.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
 }
 
 /// Why a run is over.

@@ -7,7 +7,7 @@
 //!
 //! A run sends [`Event`]s to any number of receivers: iterators ([`Prepared::subscribe`]) and sinks
 //! ([`Prepared::add_sink`]). Each has a bounded queue. A slow receiver never delays a sampling round. It learns how
-//! many events it missed. [`Control`] gives commands to a run from any thread: other attributes, other schemes, an
+//! many events it missed. A run can need a sink, or go on without it if it fails ([`Need`]). [`Control`] gives commands to a run from any thread: other attributes, other schemes, an
 //! update of the mappings, a mark, the end.
 //!
 //! Nothing here ends the process, writes to the standard streams or handles signals. The program that uses this crate
@@ -55,7 +55,7 @@ pub use config::{
     CommandLine, IntervalsChoice, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets,
 };
 pub use control::Control;
-pub use delivery::{EventSink, Events};
+pub use delivery::{EventSink, Events, Need};
 pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
 pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};

@@ -8,7 +8,7 @@ use isotherm_record::{Mark, MarkText, SnapshotRecord, SurveyRecord, TargetInfos}
 
 use crate::delivery::Delivery;
 use crate::pace::HelperCpu;
-use crate::{Control, EndReason, Event};
+use crate::{Control, EndReason, Event, RunError};
 
 /// Takes the results of a source, and returns the requests of the session.
 pub(crate) struct Outlet {
@@ -38,7 +38,19 @@ impl Outlet {
             self.delivery.send(Event::Targets(Arc::clone(&record.infos)));
         }
         self.control.mailbox.put_snapshot(Arc::clone(&record));
-        self.delivery.send(Event::Snapshot(record));
+        self.delivery.send(Event::Snapshot(self.for_sinks(record)));
+    }
+
+    /// The snapshot as sinks get it. A history that waits for a slow sink would keep all that has changed since, in
+    /// each of the snapshots. Only the schemes need it.
+    fn for_sinks(&self, record: Arc<SnapshotRecord>) -> Arc<SnapshotRecord> {
+        if !self.delivery.is_live() || record.snapshot.histories.is_empty() {
+            return record;
+        }
+        // Without schemes nothing else holds the snapshot, and nothing is copied.
+        let mut record = Arc::unwrap_or_clone(record);
+        record.snapshot.histories.clear();
+        Arc::new(record)
     }
 
     /// Hands over a survey.
@@ -73,6 +85,11 @@ impl Outlet {
     /// What the threads that help the run cost.
     pub(crate) fn helpers(&self) -> HelperCpu {
         self.delivery.helpers().clone()
+    }
+
+    /// The first error of a sink that the run needs.
+    pub(crate) fn failure(&self) -> Option<Arc<RunError>> {
+        self.delivery.failure()
     }
 
     /// Hands over the last event.

@@ -16,7 +16,7 @@ use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
 use crate::config::check_duration;
-use crate::delivery::{EventSink, Events, Overflow, Sinks};
+use crate::delivery::{EventSink, Events, Need, Overflow, Sinks};
 use crate::outlet::Outlet;
 use crate::pace::HelperCpu;
 use crate::probe::{OpenProbe, ProbeKind, ProbeUse};
@@ -56,7 +56,7 @@ pub struct Prepared {
     sinks: Sinks,
     control: Control,
     notices: Vec<Notice>,
-    recording: Option<RecordingSink>,
+    recording: Option<(RecordingSink, Need)>,
     /// The files that the run reads.
     inputs: Vec<PathBuf>,
 }
@@ -124,6 +124,7 @@ impl Prepared {
             duration,
             schemes,
             recording,
+            recording_need,
         } = config;
         let seed = seed.unwrap_or_else(unix_ns);
         let has_schemes = schemes.is_some();
@@ -266,11 +267,16 @@ impl Prepared {
             let header = header(&properties, seed);
             let usage = (matches!(origin, Origin::Live { .. }) && !has_schemes).then(Usage::new);
             let activities = has_schemes || usage.is_some();
+            // Without a clock, the source waits for the recorder.
+            let missed = matches!(origin, Origin::Live { .. });
             // A mark can be made at any time.
-            let contents = Contents { activities, surveys: properties.surveys, marks: true, allocations: stacks };
+            let contents =
+                Contents { activities, surveys: properties.surveys, marks: true, allocations: stacks, missed };
             let output = recording_at(&path).apart_from(&inputs).create()?;
             // A command has an end and a status, however short it is, and its recording says so.
-            Ok::<_, RunError>(RecordingSink::new(Recorder::begin(output, &header, contents)?, usage, has_command))
+            let recorder = Recorder::begin(output, &header, contents)?;
+            let need = recording_need.unwrap_or(if has_schemes { Need::Optional } else { Need::Needed });
+            Ok::<_, RunError>((RecordingSink::new(recorder, usage, has_command), need))
         });
         let recording = recording.transpose()?;
         let control = Control::new()?;
@@ -295,8 +301,8 @@ impl Prepared {
     }
 
     /// A further sink of all events, on a thread of its own. `name` names it in errors.
-    pub fn add_sink(&mut self, name: &str, sink: impl EventSink + 'static) {
-        self.sinks.add(name, Box::new(sink));
+    pub fn add_sink(&mut self, name: &str, need: Need, sink: impl EventSink + 'static) {
+        self.sinks.add(name, need, Box::new(sink));
     }
 
     /// Counts further threads of this program as threads of the run.
@@ -332,7 +338,7 @@ impl Prepared {
     pub fn start(mut self) -> Result<Session, RunError> {
         let command = self.start_command()?;
         let Self { origin, duration, mut sinks, control, notices, recording, .. } = self;
-        let recorded = recording.map(|recording| recording.add_to(&mut sinks));
+        let recorded = recording.map(|(recording, need)| recording.add_to(&mut sinks, need));
         let overflow = match &origin {
             Origin::Live { .. } => Overflow::Miss,
             Origin::Simulation(_) | Origin::Replay(_) => Overflow::Wait,

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use isotherm_core::{BoxError, Budget, Granularity};
 use isotherm_kernel::{Host, unix_ns};
-use isotherm_record::{Cost, Header, Recorder, SnapshotRecord};
+use isotherm_record::{Cost, Header, MissedKind, Recorder, SnapshotRecord};
 
-use crate::delivery::{EventSink, Sinks};
+use crate::delivery::{EventSink, Need, Sinks};
 use crate::properties::{AUTO, FIXED, Properties};
 use crate::usage::Usage;
 use crate::{Event, Missed};
@@ -19,6 +20,8 @@ pub struct RecordingSummary {
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
+    /// What it lacks, because the disk or the machine was too slow.
+    pub missed: Vec<isotherm_record::Missed>,
 }
 
 /// Writes snapshots, surveys, activities, marks and calls that mapped memory to a recording.
@@ -27,6 +30,10 @@ pub(crate) struct RecordingSink {
     recorder: Option<Recorder>,
     /// The cost of snapshots that were missed since the last one that was written.
     missed: Cost,
+    /// The time of the last thing that was missed.
+    missed_until: Duration,
+    /// What was missed, added up.
+    all_missed: Missed,
     /// Without schemes, reads the memory that the targets use. `None` if it cannot be read, as of a simulation.
     usage: Option<Usage>,
     /// Whether there is a recording even if nothing was found.
@@ -39,13 +46,21 @@ pub(crate) type RecordingSlot = Arc<Mutex<Option<RecordingSummary>>>;
 
 impl RecordingSink {
     pub(crate) fn new(recorder: Recorder, usage: Option<Usage>, keeps_empty: bool) -> Self {
-        Self { recorder: Some(recorder), missed: Cost::default(), usage, keeps_empty, summary: Arc::default() }
+        Self {
+            recorder: Some(recorder),
+            missed: Cost::default(),
+            missed_until: Duration::ZERO,
+            all_missed: Missed::default(),
+            usage,
+            keeps_empty,
+            summary: Arc::default(),
+        }
     }
 
     /// Becomes a sink of the run; returns where the summary of the recording will be.
-    pub(crate) fn add_to(self, sinks: &mut Sinks) -> RecordingSlot {
+    pub(crate) fn add_to(self, sinks: &mut Sinks, need: Need) -> RecordingSlot {
         let summary = Arc::clone(&self.summary);
-        sinks.add("recording", Box::new(self));
+        sinks.add("recording", need, Box::new(self));
         summary
     }
 }
@@ -65,14 +80,26 @@ impl EventSink for RecordingSink {
             Event::Activity(activity) => recorder.write_activity(activity)?,
             Event::Mark(mark) => recorder.write_mark(mark)?,
             Event::Allocations(found) => recorder.write_allocations(found)?,
-            Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
+            Event::Missed(missed) => {
+                self.missed.add(&missed.cost);
+                let mut counts = missed.counts.clone();
+                counts.retain(|missed| missed.kind != MissedKind::Notices);
+                counts.sort_by_key(|missed| missed.time);
+                for mut missed in counts {
+                    missed.time = missed.time.max(self.missed_until);
+                    self.missed_until = missed.time;
+                    recorder.write_missed(&missed)?;
+                    self.all_missed.count(missed.kind, missed.time, missed.count);
+                }
+            }
             Event::End(reason) => {
                 let path: PathBuf = recorder.path().into();
                 let leaves_none = recorder.is_empty() && (reason.is_failure() || !self.keeps_empty);
                 if let Some(recorder) = self.recorder.take().filter(|_| !leaves_none) {
                     let bytes = recorder.finish()?;
                     let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
-                    *summary = Some(RecordingSummary { path, bytes });
+                    *summary =
+                        Some(RecordingSummary { path, bytes, missed: std::mem::take(&mut self.all_missed).counts });
                 }
             }
             // Each snapshot has the pace among its costs.

@@ -58,8 +58,10 @@ pub struct Summary {
     pub snapshots: u64,
     /// How long it lasted.
     pub lasted: Duration,
-    /// The recording, if one was asked for.
+    /// The recording, if one was asked for and could be written to its end.
     pub recording: Option<RecordingSummary>,
+    /// The errors of the optional sinks that failed ([`Need::Optional`](crate::Need::Optional)).
+    pub detached: Vec<Arc<RunError>>,
     /// The command, if [`Prepared::start`](crate::Prepared::start) started one. It may still run, if the run ended
     /// before it.
     pub command: Option<Command>,
@@ -84,7 +86,8 @@ impl Session {
             // schemes that cannot go on stop the source, not the other way round.
             let acted = helpers.end();
             let reason = match acted.and(ran) {
-                Ok(reason) => reason,
+                // A sink that the run needs and that failed has stopped the source.
+                Ok(reason) => outlet.failure().map_or(reason, EndReason::Failed),
                 Err(error) => EndReason::Failed(Arc::new(error)),
             };
             outlet.end(reason.clone());
@@ -108,7 +111,7 @@ impl Session {
     /// Waits until the run is over and every sink has taken its last event.
     ///
     /// # Errors
-    /// The error that ended the run early: of a sink, of the schemes, or of the source.
+    /// The error that ended the run early: of a sink that it needs, of the schemes, or of the source.
     pub fn wait(mut self) -> Result<Summary, Arc<RunError>> {
         self.join()
     }
@@ -125,9 +128,7 @@ impl Session {
     fn join(&mut self) -> Result<Summary, Arc<RunError>> {
         let panicked = || Arc::new(RunError::Panicked { thread: THREAD.into() });
         let ended = self.source.take().ok_or_else(panicked)?.join().map_err(|_| panicked())?;
-        if let Some(sinks) = self.sinks.take() {
-            sinks.join()?;
-        }
+        let detached = self.sinks.take().map_or(Ok(Vec::new()), SinkThreads::join)?;
         if let EndReason::Failed(error) = ended.reason {
             return Err(error);
         }
@@ -138,6 +139,7 @@ impl Session {
             snapshots: ended.snapshots,
             lasted: ended.lasted,
             recording,
+            detached,
             command: self.command.take(),
         })
     }

@@ -10,7 +10,7 @@ use isotherm_core::scheme::{Action, Condition, Scheme};
 use isotherm_core::{AddrRange, AttributeOptions, AttributesError, BoxError};
 use isotherm_record::Recording;
 use isotherm_run::{
-    ConfigError, EndReason, Event, MarkError, MarkSocket, NamePattern, Part, ProbeChoice, RunConfig, RunError,
+    ConfigError, EndReason, Event, MarkError, MarkSocket, NamePattern, Need, Part, ProbeChoice, RunConfig, RunError,
     RunningRecording, Selection, Selector, Source, SurveyChoice, Targets, UnreachedError,
 };
 use isotherm_sim::Pattern;
@@ -85,7 +85,9 @@ fn the_same_seed_makes_the_same_snapshots() {
 fn every_sink_and_iterator_gets_every_event_of_a_run_without_a_clock() {
     let mut run = simulation().prepare().unwrap();
     let (sender, receiver) = channel();
-    run.add_sink("count", move |event: &Event| -> Result<(), BoxError> { Ok(sender.send(event.clone())?) });
+    run.add_sink("count", Need::Needed, move |event: &Event| -> Result<(), BoxError> {
+        Ok(sender.send(event.clone())?)
+    });
     let (first, second) = (run.subscribe(), run.subscribe());
     let session = run.start().unwrap();
     // The run waits for the slower receiver.
@@ -111,10 +113,39 @@ fn a_receiver_that_goes_away_does_not_hold_up_the_others() {
 #[test]
 fn the_error_of_a_sink_ends_the_run_and_is_its_error() {
     let mut run = simulation().prepare().unwrap();
-    run.add_sink("broken", |_: &Event| -> Result<(), BoxError> { Err("the disk is full".into()) });
+    run.add_sink("broken", Need::Needed, |_: &Event| -> Result<(), BoxError> { Err("the disk is full".into()) });
     let error = run.start().unwrap().wait().unwrap_err();
     assert!(matches!(&*error, RunError::Sink { name, .. } if name == "broken"), "{error:?}");
     assert_eq!(isotherm_run::chain(&*error), "the sink \"broken\" failed: the disk is full");
+}
+
+#[test]
+fn a_run_goes_on_without_an_optional_sink_that_fails_or_panics() {
+    let mut run = simulation().prepare().unwrap();
+    run.add_sink("full", Need::Optional, |_: &Event| -> Result<(), BoxError> { Err("the disk is full".into()) });
+    run.add_sink("wrong", Need::Optional, |_: &Event| -> Result<(), BoxError> { panic!("a bug of this sink") });
+    let events = run.subscribe();
+    let session = run.start().unwrap();
+    let events: Vec<Event> = events.collect();
+    let summary = session.wait().unwrap();
+    assert_eq!(snapshots(&events).len(), SNAPSHOTS);
+    assert!(matches!(events.last(), Some(Event::End(reason)) if !reason.is_failure()));
+    let mut detached: Vec<String> = summary.detached.iter().map(|error| isotherm_run::chain(&**error)).collect();
+    detached.sort();
+    assert_eq!(detached[0], "the sink \"full\" failed: the disk is full");
+    assert!(detached[1].starts_with("the thread \"wrong\" panicked"), "{detached:?}");
+}
+
+#[test]
+fn the_other_sinks_learn_why_a_needed_one_has_ended_the_run() {
+    let mut run = simulation().prepare().unwrap();
+    run.add_sink("broken", Need::Needed, |_: &Event| -> Result<(), BoxError> { Err("the disk is full".into()) });
+    let events = run.subscribe();
+    let session = run.start().unwrap();
+    let last = events.last().unwrap();
+    let Event::End(EndReason::Failed(error)) = last else { panic!("{last:?}") };
+    assert!(matches!(&*error, RunError::Sink { name, .. } if name == "broken"), "{error:?}");
+    session.wait().unwrap_err();
 }
 
 #[test]
@@ -178,7 +209,7 @@ fn a_stopped_run_ends_and_keeps_what_was_recorded() {
     let control = run.control();
     let reason = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&reason);
-    run.add_sink("stop", move |event: &Event| -> Result<(), BoxError> {
+    run.add_sink("stop", Need::Needed, move |event: &Event| -> Result<(), BoxError> {
         match event {
             Event::Snapshot(record) if record.snapshot.time >= Duration::from_secs(3) => control.stop(),
             Event::End(reason) => *kept.lock().unwrap() = Some(reason.clone()),

@@ -1,5 +1,6 @@
 //! `isotherm check` and `isotherm recover`: recordings that are damaged.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use anyhow::{Result, bail};
 use isotherm_core::survey::PageSums;
 use isotherm_core::{chain, units};
 use isotherm_output::standard_output;
-use isotherm_record::{Condition, Ending, Examination, Missing, Punctuality, Recording, examine};
+use isotherm_record::{Condition, Ending, Examination, Missing, Punctuality, Recording, examine, missed_words};
 use serde_json::{Value, json};
 
 use crate::cli::{Check, CheckFormat, Recover};
@@ -112,6 +113,9 @@ fn quality(found: &Examination) -> String {
         };
         let _ = writeln!(text, "{gap}");
     }
+    if let Some(words) = missed_words(&found.missed) {
+        let _ = writeln!(text, "{words}");
+    }
     if found.allocations > 0 {
         let [calls, lost] = [found.allocations, found.lost_allocations].map(units::count);
         let _ = writeln!(text, "call stacks: {calls} calls that mapped memory, {lost} more were lost");
@@ -177,6 +181,7 @@ fn as_json(found: &Examination) -> Value {
         "marks": found.marks,
         "allocations": found.allocations,
         "lost_allocations": found.lost_allocations,
+        "missed": found.missed.iter().map(|(kind, count)| (kind.name(), *count)).collect::<BTreeMap<_, _>>(),
         "last_ns": found.last.map(nanoseconds),
         "rounds": found.punctuality.rounds,
         "late_rounds": found.punctuality.late_rounds,

@@ -4,10 +4,10 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use isotherm_core::sanitise;
 use isotherm_core::scheme::Report;
 use isotherm_core::units::{bytes, percent};
-use isotherm_record::{Activity, SnapshotRecord};
+use isotherm_core::{chain, sanitise};
+use isotherm_record::{Activity, SnapshotRecord, missed_words};
 use isotherm_run::{Event, Events, Missed, Session, Severity, Summary};
 
 use crate::moves_line::MovesLine;
@@ -43,12 +43,23 @@ impl Progress {
 
     /// Follows a run to its end: shows the progress, and calls `seen` with each event.
     pub fn follow(&mut self, session: Session, events: Events, mut seen: impl FnMut(&Event)) -> Result<Summary> {
+        let mut told = 0;
         for event in events {
+            told += usize::from(matches!(&event, Event::Notice(notice) if notice.kind.is_detached()));
             self.event(&event);
             seen(&event);
         }
         self.clear();
-        Ok(session.wait()?)
+        let summary = session.wait()?;
+        // A sink that failed at its last event has no notice.
+        for error in summary.detached.iter().skip(told) {
+            tell(format_args!("isotherm: {}", chain(&**error)));
+        }
+        let missed = summary.recording.iter().flat_map(|recording| &recording.missed);
+        if let Some(words) = missed_words(&missed.map(|missed| (missed.kind, missed.count)).collect()) {
+            tell(format_args!("isotherm: {words}"));
+        }
+        Ok(summary)
     }
 
     /// Processes an event of the run.

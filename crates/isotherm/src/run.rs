@@ -7,7 +7,7 @@ use anyhow::Result;
 use isotherm_core::scheme::{ActionKind, Report};
 use isotherm_core::units;
 use isotherm_record::Activity;
-use isotherm_run::{Command, Control, Event, Events, Prepared, SchemeSource, Summary};
+use isotherm_run::{Command, Control, Event, Events, Need, Prepared, SchemeSource, Summary};
 use signal_hook::consts::SIGHUP;
 use signal_hook::low_level::siginfo::Cause;
 
@@ -23,6 +23,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         schemes: Some(SchemeSource::File(options.schemes.clone())),
         memory_use: options.record.is_some(),
         recording: options.record.clone(),
+        recording_need: options.record_needed.then_some(Need::Needed),
         quiet: options.quiet,
         streams: marks::streams(options.stdin_marks),
         ..Call::new("run", &options.watch)

@@ -7,8 +7,8 @@ use anyhow::{Context, Error, Result, bail};
 use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, units};
 use isotherm_kernel::{Part, Selection, housekeeping_cpus};
 use isotherm_run::{
-    CommandLine, ConfigError, IntervalsChoice, Prepared, ProbeChoice, RunConfig, RunError, Scheduling, SchemeOptions,
-    SchemeSource, Source, Streams, Summary, Targets, User,
+    CommandLine, ConfigError, IntervalsChoice, Need, Prepared, ProbeChoice, RunConfig, RunError, Scheduling,
+    SchemeOptions, SchemeSource, Source, Streams, Summary, Targets, User,
 };
 use rustix::process::geteuid;
 
@@ -35,6 +35,8 @@ pub struct Call<'a> {
     pub duration: Option<Duration>,
     /// The recording to write.
     pub recording: Option<PathBuf>,
+    /// Whether the run goes on without it. `None` is the default.
+    pub recording_need: Option<Need>,
     /// The longest aggregation interval that is chosen, if there is a limit.
     pub most_aggregation: Option<Duration>,
     /// The share of one CPU that watching takes at most, if it is not that of the options.
@@ -62,6 +64,7 @@ impl<'a> Call<'a> {
             memory_use: false,
             duration: watch.duration,
             recording: None,
+            recording_need: None,
             most_aggregation: None,
             cpu_budget: watch.budget.cpu_budget,
             streams: Streams::Inherited,
@@ -149,6 +152,7 @@ impl<'a> Call<'a> {
             duration,
             schemes,
             recording,
+            recording_need: self.recording_need,
             ..RunConfig::new(Source::Live { targets, probe: probe(watch.probe) })
         })
     }

@@ -58,6 +58,14 @@ impl BlockList {
         Self(Source::Survey { history, total: Box::new(total) })
     }
 
+    /// About how many bytes of memory the list takes that nothing else needs ([`PageHistory::own_bytes`]).
+    pub fn own_bytes(&self) -> usize {
+        match &self.0 {
+            Source::Sums(sums) => size_of_val(sums.as_slice()),
+            Source::Survey { history, total } => history.own_bytes() + size_of_val(&**total),
+        }
+    }
+
     /// What is estimated of the target. `None` if that is not known.
     pub(crate) fn uncertain(&self) -> Option<Uncertain> {
         match &self.0 {

@@ -72,6 +72,17 @@ impl Chunk {
         &self.blocks.counts
     }
 
+    /// The bytes of memory that the chunk shares with no other.
+    pub(super) fn own_bytes(&self) -> usize {
+        let state = |state: &Arc<BlockState>| if Arc::strong_count(state) == 1 { size_of::<BlockState>() } else { 0 };
+        let blocks = &self.blocks.states;
+        size_of::<Self>()
+            + match Arc::strong_count(&self.blocks) {
+                1 => size_of::<Blocks>() + blocks.iter().map(|of| size_of_val(of) + state(of)).sum::<usize>(),
+                _ => 0,
+            }
+    }
+
     /// The blocks with present or swapped pages, each with its start.
     pub(super) fn states(&self) -> impl Iterator<Item = (u64, &Arc<BlockState>)> {
         let which = self.blocks.which;

@@ -48,6 +48,12 @@ impl PageHistory {
         Self { times: began.into_iter().collect(), ..Self::default() }
     }
 
+    /// The bytes of memory that the history shares with no other: about what it takes to keep it beside its successor.
+    pub fn own_bytes(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(Chunk::own_bytes).sum();
+        chunks + size_of_val(self.below.as_slice()) + size_of::<Self>()
+    }
+
     /// Takes in what the survey at `now` has read: all blocks with present or swapped pages, in the order of addresses.
     pub fn take(&mut self, found: &[BlockPages], now: Duration) {
         let mut update = Arc::new(std::mem::take(self)).update(now);

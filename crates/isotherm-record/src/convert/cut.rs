@@ -107,18 +107,24 @@ pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, Co
     let mut activities = activity_before.into_iter().chain(activities).peekable();
     let marks = readable(recording.marks()?, &error).filter(|mark| holds(&part, mark.time));
     let mut marks = marks.peekable();
+    let missed = readable(recording.missed()?, &error).filter(|missed| holds(&part, missed.time));
+    let mut missed = missed.peekable();
 
     // What was mapped before the part belongs to the same calls in it.
     let allocations = readable(recording.allocations()?, &error).map(|found| wanted.allocations(found));
     let allocations = allocations.take_while(|found| found.time <= part.end);
 
-    let contents =
-        Contents { activities: activities.peek().is_some(), marks: marks.peek().is_some(), ..recording.contents() };
+    let contents = Contents {
+        activities: activities.peek().is_some(),
+        marks: marks.peek().is_some(),
+        missed: missed.peek().is_some(),
+        ..recording.contents()
+    };
     let file = open(recording, recording_at(output))?;
     let write = || {
         let recorder = Recorder::begin(file, &header(recording.header(), &part), contents)?;
         let mut recorder = recorder.appearing_whole();
-        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations)?;
+        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, missed)?;
         match (error.take(), recording.ending()) {
             (Some(error), _) => Err(error),
             (None, Ending::Whole) => recorder.finish().map(drop),

@@ -1,5 +1,5 @@
-//! JSON: one document with the header, the snapshots, the activities, the surveys, the marks, and the calls that mapped
-//! memory.
+//! JSON: one document with the header, the snapshots, the activities, the surveys, the marks, the calls that mapped
+//! memory, and what is missing.
 //!
 //! What a target is and its mappings are in the first snapshot that has the target, and in those where they change; in
 //! surveys likewise.
@@ -20,7 +20,7 @@ use super::survey::SurveyOut;
 use super::{FormatWriter, flat};
 use crate::id::pid_column;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Ending, FORMAT, Mark, Recording, Row, SurveyRecord, TargetInfo};
+use crate::{Activity, Cost, Ending, FORMAT, Mark, Missed, Recording, Row, SurveyRecord, TargetInfo};
 
 pub(super) struct Json {
     output: BufWriter<File>,
@@ -46,6 +46,7 @@ enum List {
     Surveys,
     Marks,
     Allocations,
+    Missed,
 }
 
 #[derive(Serialize)]
@@ -100,6 +101,13 @@ struct PagesOut {
 struct MarkOut<'a> {
     time_ns: u64,
     text: &'a str,
+}
+
+#[derive(Serialize)]
+struct MissedOut {
+    time_ns: u64,
+    kind: &'static str,
+    count: u64,
 }
 
 impl FormatWriter for Json {
@@ -167,6 +175,12 @@ impl FormatWriter for Json {
         self.write_entry(&AllocationsOut::new(found, self.from_boot))
     }
 
+    fn missed(&mut self, missed: &Missed) -> io::Result<()> {
+        self.begin(List::Missed)?;
+        let Missed { time, kind, count } = *missed;
+        self.write_entry(&MissedOut { time_ns: nanoseconds(time), kind: kind.name(), count })
+    }
+
     fn end(mut self) -> io::Result<BufWriter<File>> {
         self.begin(List::Marks)?;
         self.output.write_all(b"\n]}\n")?;
@@ -193,6 +207,7 @@ impl Json {
             (List::Surveys, "surveys"),
             (List::Marks, "marks"),
             (List::Allocations, "allocations"),
+            (List::Missed, "missed"),
         ];
         for (next, name) in lists {
             if self.list < next && next <= list {

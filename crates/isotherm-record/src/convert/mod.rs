@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use isotherm_core::Allocations;
 use isotherm_output::{Output, OutputError, OutputFile};
 
-use crate::{Activity, Mark, RecordError, Recording, Row, SurveyRecord, recording_at};
+use crate::{Activity, Mark, Missed, RecordError, Recording, Row, SurveyRecord, recording_at};
 
 pub use cut::{Cut, cut};
 pub use merge::{MergeError, Merged, merge};
@@ -74,7 +74,7 @@ pub enum TransferError {
 /// The writer of a format. It gets the snapshots target by target, and keeps as few of them in memory as the format
 /// allows.
 trait FormatWriter: Sized {
-    /// Whether the format has activities, surveys, marks and calls that mapped memory, or snapshots alone.
+    /// Whether the format has activities, surveys, marks, calls that mapped memory and what is missing, or snapshots alone.
     const ALL: bool = false;
 
     /// Begins the output.
@@ -100,6 +100,11 @@ trait FormatWriter: Sized {
 
     /// Adds calls that mapped memory. All of them come after the last mark.
     fn allocations(&mut self, _found: &Allocations) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Adds something that is missing. All of it comes after the last calls.
+    fn missed(&mut self, _missed: &Missed) -> io::Result<()> {
         Ok(())
     }
 
@@ -192,6 +197,9 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
         }
         for found in recording.allocations()? {
             writer.allocations(&found?)?;
+        }
+        for missed in recording.missed()? {
+            writer.missed(&missed?)?;
         }
     }
     Ok(writer.end()?)

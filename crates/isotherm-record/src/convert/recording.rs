@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use isotherm_core::Allocations;
 use isotherm_output::OutputFile;
 
-use crate::{Activity, Contents, Ending, Mark, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord};
+use crate::{Activity, Contents, Ending, Mark, Missed, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord};
 
 /// Writes all of `recording` to `output`, in the present format. The output appears when it is whole.
 ///
@@ -31,10 +31,15 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
     let surveys = readable(recording.surveys()?, &error);
     let mut marks = readable(recording.marks()?, &error).peekable();
     let allocations = readable(recording.allocations()?, &error);
-    let contents =
-        Contents { activities: activities.peek().is_some(), marks: marks.peek().is_some(), ..recording.contents() };
+    let mut missed = readable(recording.missed()?, &error).peekable();
+    let contents = Contents {
+        activities: activities.peek().is_some(),
+        marks: marks.peek().is_some(),
+        missed: missed.peek().is_some(),
+        ..recording.contents()
+    };
     let mut recorder = Recorder::begin(output, recording.header(), contents)?.appearing_whole();
-    interleave(&mut recorder, snapshots, activities, surveys, marks, allocations)?;
+    interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, missed)?;
     let stopped = match error.take() {
         Some(error) if needs_all => return Err(error),
         stopped => stopped,
@@ -46,7 +51,7 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
     Ok(stopped)
 }
 
-/// Writes snapshots, activities, surveys, marks and calls that mapped memory in the order of time.
+/// Writes snapshots, activities, surveys, marks, calls that mapped memory and what is missing in the order of time.
 ///
 /// # Errors
 /// When they cannot be written.
@@ -57,9 +62,10 @@ pub(super) fn interleave(
     surveys: impl Iterator<Item = SurveyRecord>,
     marks: impl Iterator<Item = Mark>,
     allocations: impl Iterator<Item = Allocations>,
+    missed: impl Iterator<Item = Missed>,
 ) -> Result<(), RecordError> {
     let (mut activities, mut surveys, mut marks) = (activities.peekable(), surveys.peekable(), marks.peekable());
-    let mut allocations = allocations.peekable();
+    let (mut allocations, mut missed) = (allocations.peekable(), missed.peekable());
     for record in snapshots {
         let time = record.snapshot.time;
         while let Some(activity) = activities.next_if(|activity| activity.time <= time) {
@@ -74,12 +80,16 @@ pub(super) fn interleave(
         while let Some(found) = allocations.next_if(|found| found.time <= time) {
             recorder.write_allocations(&found)?;
         }
+        while let Some(missed) = missed.next_if(|missed| missed.time <= time) {
+            recorder.write_missed(&missed)?;
+        }
         recorder.write(&record)?;
     }
     activities.try_for_each(|activity| recorder.write_activity(&activity))?;
     surveys.try_for_each(|survey| recorder.write_survey(&survey))?;
     marks.try_for_each(|mark| recorder.write_mark(&mark))?;
-    allocations.try_for_each(|found| recorder.write_allocations(&found))
+    allocations.try_for_each(|found| recorder.write_allocations(&found))?;
+    missed.try_for_each(|missed| recorder.write_missed(&missed))
 }
 
 /// The items up to the first error, which is kept.

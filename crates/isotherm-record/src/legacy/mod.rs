@@ -46,6 +46,7 @@ impl From<Row> for present::Row {
             survey: None,
             mark: None,
             allocations: None,
+            missed: None,
         }
     }
 }

@@ -15,8 +15,8 @@ use isotherm_core::{
     AddrRange, Allocations, BoxError, Mapping, MemoryUse, NodeId, Permissions, RegionPages, RegionSnapshot,
     SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Budget, Cost, Header, Host, Mark, MarkText, Row, SurveyRecord, TargetInfo};
-use isotherm_report::{Activities, AllocationBatches, Marks, Rows, Source, Surveys};
+use isotherm_record::{Activity, Budget, Cost, Header, Host, Mark, MarkText, Missed, Row, SurveyRecord, TargetInfo};
+use isotherm_report::{Activities, AllocationBatches, Marks, MissedRows, Rows, Source, Surveys};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -31,6 +31,7 @@ pub struct Made {
     pub surveys: Vec<SurveyRecord>,
     pub marks: Vec<Mark>,
     pub allocations: Vec<Allocations>,
+    pub missed: Vec<Missed>,
     pub cut_short: Option<String>,
 }
 
@@ -57,6 +58,10 @@ impl Source for Made {
 
     fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
         Ok(Box::new(self.allocations.iter().cloned().map(Ok)))
+    }
+
+    fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
+        Ok(Box::new(self.missed.iter().copied().map(Ok)))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -90,7 +95,16 @@ pub fn made(rows: Vec<Row>) -> Made {
         part: None,
         runs: vec![],
     };
-    Made { header, rows, activities: vec![], surveys: vec![], marks: vec![], allocations: vec![], cut_short: None }
+    Made {
+        header,
+        rows,
+        activities: vec![],
+        surveys: vec![],
+        marks: vec![],
+        allocations: vec![],
+        missed: vec![],
+        cut_short: None,
+    }
 }
 
 /// Marks at these times in milliseconds.

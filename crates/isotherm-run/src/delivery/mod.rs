@@ -1,16 +1,19 @@
 //! Delivery of events to several sinks, each behind a bounded queue and on a thread of its own.
 
+mod held;
 mod queue;
+mod size;
 
 use std::fmt;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use isotherm_core::BoxError;
 
 use crate::pace::{HelperCpu, HelperThread};
 use crate::suspended::Suspensions;
-use crate::{Control, Event, RunError};
+use crate::{Control, Event, Notice, RunError, chain};
 use queue::{CAPACITY, Queue};
 
 pub(crate) use queue::Overflow;
@@ -22,7 +25,7 @@ pub trait EventSink: Send {
     /// Takes one event. The last is [`Event::End`].
     ///
     /// # Errors
-    /// Ends the run, which then fails with this error. The sink gets no further event.
+    /// The sink gets no further event. [`Need`] says what becomes of the run.
     fn event(&mut self, event: &Event) -> Result<(), BoxError>;
 }
 
@@ -30,6 +33,16 @@ impl<F: FnMut(&Event) -> Result<(), BoxError> + Send> EventSink for F {
     fn event(&mut self, event: &Event) -> Result<(), BoxError> {
         self(event)
     }
+}
+
+/// Whether a run goes on when one of its sinks fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The run ends, and fails with the error of the sink.
+    Needed,
+    /// The run goes on without the sink. A notice tells all others ([`NoticeKind::Detached`](crate::NoticeKind)), and
+    /// [`Summary::detached`](crate::Summary::detached) has the error.
+    Optional,
 }
 
 /// The events of a run, in their order: an iterator that ends after [`Event::End`].
@@ -63,13 +76,20 @@ impl Drop for Events {
 #[derive(Default)]
 pub(crate) struct Sinks {
     queues: Vec<Arc<Queue>>,
-    named: Vec<(String, Box<dyn EventSink>, Arc<Queue>)>,
+    named: Vec<NamedSink>,
     helpers: HelperCpu,
+}
+
+struct NamedSink {
+    name: String,
+    need: Need,
+    sink: Box<dyn EventSink>,
+    queue: Arc<Queue>,
 }
 
 impl fmt::Debug for Sinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.named.iter().map(|(name, ..)| name)).finish()
+        f.debug_list().entries(self.named.iter().map(|of| &of.name)).finish()
     }
 }
 
@@ -85,9 +105,9 @@ impl Sinks {
     }
 
     /// A further sink. `name` names it in error messages, and its thread.
-    pub(crate) fn add(&mut self, name: &str, sink: Box<dyn EventSink>) {
+    pub(crate) fn add(&mut self, name: &str, need: Need, sink: Box<dyn EventSink>) {
         let queue = self.queue();
-        self.named.push((name.into(), sink, queue));
+        self.named.push(NamedSink { name: name.into(), need, sink, queue });
     }
 
     fn queue(&mut self) -> Arc<Queue> {
@@ -96,32 +116,60 @@ impl Sinks {
         queue
     }
 
-    /// Starts a thread for each sink. A sink that fails stops the run by `control`.
+    /// Starts a thread for each sink. A needed sink that fails stops the run by `control`.
     pub(crate) fn start(self, overflow: Overflow, control: &Control) -> Result<(Delivery, SinkThreads), RunError> {
-        let suspensions = Suspensions::default();
-        let delivery = Delivery { queues: self.queues.into(), overflow, helpers: self.helpers, suspensions };
+        let (suspensions, failures) = (Suspensions::default(), Arc::default());
+        let (queues, helpers) = (self.queues.into(), self.helpers);
+        let delivery = Delivery { queues, overflow, helpers, suspensions, failures };
         let mut threads = SinkThreads { delivery: delivery.clone(), threads: Vec::new() };
-        for (name, mut sink, queue) in self.named {
-            let control = control.clone();
-            let helpers = delivery.helpers.clone();
-            let work = move || {
-                let mut thread = helpers.thread();
-                while let Some(event) = queue.pop() {
-                    if let Err(error) = sink.event(&event) {
-                        queue.abandon();
-                        control.stop();
-                        return Err(error);
-                    }
-                    thread.count();
-                }
-                Ok(())
-            };
+        for of in self.named {
+            let (name, control, delivery) = (of.name.clone(), control.clone(), delivery.clone());
+            let work = move || of.run(&delivery, &control);
             let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
-            let thread = thread.map_err(|source| RunError::Thread { name: name.clone(), source })?;
-            threads.threads.push((name, thread));
+            let thread = thread.map_err(|source| RunError::Thread { name, source })?;
+            threads.threads.push(thread);
         }
         Ok((delivery, threads))
     }
+}
+
+impl NamedSink {
+    /// Takes events until the last one, or until the sink fails.
+    fn run(mut self, delivery: &Delivery, control: &Control) {
+        let mut thread = delivery.helpers.thread();
+        while let Some(event) = self.queue.pop() {
+            // The sink is not used after a panic.
+            let error = match catch_unwind(AssertUnwindSafe(|| self.sink.event(&event))) {
+                Ok(Ok(())) => {
+                    thread.count();
+                    continue;
+                }
+                Ok(Err(source)) => RunError::Sink { name: self.name.clone(), source },
+                Err(_) => RunError::Panicked { thread: self.name.clone() },
+            };
+            self.queue.abandon();
+            match self.need {
+                Need::Needed => {
+                    delivery.failures().needed.get_or_insert(Arc::new(error));
+                    control.stop();
+                }
+                Need::Optional => {
+                    delivery.send(Event::Notice(Notice::detached(&self.name, &chain(&error))));
+                    delivery.failures().detached.push(Arc::new(error));
+                }
+            }
+            return;
+        }
+    }
+}
+
+/// The errors of sinks.
+#[derive(Debug, Default)]
+struct Failures {
+    /// The first error of a needed sink.
+    needed: Option<Arc<RunError>>,
+    /// The errors of optional sinks, in their order.
+    detached: Vec<Arc<RunError>>,
 }
 
 /// Hands events to every sink.
@@ -131,6 +179,7 @@ pub(crate) struct Delivery {
     overflow: Overflow,
     helpers: HelperCpu,
     suspensions: Suspensions,
+    failures: Arc<Mutex<Failures>>,
 }
 
 impl Delivery {
@@ -144,12 +193,18 @@ impl Delivery {
         &self.helpers
     }
 
+    /// Whether the source keeps to a clock, so that events wait for sinks.
+    pub(crate) fn is_live(&self) -> bool {
+        self.overflow == Overflow::Miss
+    }
+
     /// Hands over an event. Never waits for a sink unless the source has no clock to keep to.
     pub(crate) fn send(&self, event: Event) {
         let (mark, event) = self.suspensions.place(event);
         for event in mark.map(Event::Mark).into_iter().chain([event]) {
+            let bytes = size::bytes(&event);
             for queue in self.queues.iter() {
-                queue.push(event.clone(), self.overflow);
+                queue.push(event.clone(), bytes, self.overflow);
             }
         }
     }
@@ -158,6 +213,16 @@ impl Delivery {
     pub(crate) fn end(&self) {
         self.queues.iter().for_each(|queue| queue.end());
     }
+
+    /// The first error of a needed sink.
+    pub(crate) fn failure(&self) -> Option<Arc<RunError>> {
+        self.failures().needed.clone()
+    }
+
+    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+        // Each change is one assignment, so a panic of another thread does not spoil it.
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The threads of the sinks. Dropping them, as at the start of a run that fails, ends the delivery and waits for them:
@@ -165,13 +230,13 @@ impl Delivery {
 #[derive(Debug)]
 pub(crate) struct SinkThreads {
     delivery: Delivery,
-    threads: Vec<(String, JoinHandle<Result<(), BoxError>>)>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Drop for SinkThreads {
     fn drop(&mut self) {
         self.delivery.end();
-        for (_, thread) in self.threads.drain(..) {
+        for thread in self.threads.drain(..) {
             // What made the start fail is told, and not what followed from it.
             let _ = thread.join();
         }
@@ -179,20 +244,41 @@ impl Drop for SinkThreads {
 }
 
 impl SinkThreads {
-    /// Waits until every sink has taken its last event.
+    /// Waits until every sink has taken its last event. Returns the errors of optional sinks.
     ///
     /// # Errors
-    /// The first error of a sink.
-    pub(crate) fn join(mut self) -> Result<(), RunError> {
-        let mut first = Ok(());
-        for (name, thread) in self.threads.drain(..) {
-            let ended = match thread.join() {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(source)) => Err(RunError::Sink { name, source }),
-                Err(_) => Err(RunError::Panicked { thread: name }),
-            };
-            first = first.and(ended);
+    /// The first error of a needed sink.
+    pub(crate) fn join(mut self) -> Result<Vec<Arc<RunError>>, Arc<RunError>> {
+        for thread in self.threads.drain(..) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            thread.join().map_err(|_| RunError::Panicked { thread: name })?;
         }
-        first
+        let Failures { needed, detached } = std::mem::take(&mut *self.delivery.failures());
+        needed.map_or(Ok(detached), Err)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+    use crate::{EndReason, NoticeKind, Severity};
+
+    #[test]
+    fn the_others_are_told_at_once_of_an_optional_sink_that_failed() {
+        let mut sinks = Sinks::default();
+        sinks.add("full", Need::Optional, Box::new(|_: &Event| -> Result<(), BoxError> { Err("no space".into()) }));
+        let mut events = sinks.subscribe();
+        let (delivery, threads) = sinks.start(Overflow::Miss, &Control::new().unwrap()).unwrap();
+        delivery.send(Event::Notice(Notice::new(Severity::Info, "the first event")));
+        events.next().unwrap();
+        // Comes while the run goes on.
+        let Some(Event::Notice(notice)) = events.next() else { panic!("no word of the sink") };
+        assert_eq!(notice.kind, NoticeKind::Detached { sink: "full".into() });
+        assert_eq!(&*notice.text, "the sink \"full\" failed: no space; the run goes on without it");
+        delivery.send(Event::End(EndReason::Finished));
+        delivery.end();
+        assert!(matches!(events.next(), Some(Event::End(EndReason::Finished))));
+        assert_eq!((threads.join().unwrap().len(), delivery.failure().is_none()), (1, true));
     }
 }

@@ -35,6 +35,10 @@ pub struct Run {
     /// memory was in use. `isotherm report schemes` shows it. An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// With --record: end the run if the recording can no longer be written, as on a full disk. Without this, isotherm
+    /// says so, and goes on acting
+    #[arg(long, requires = "record")]
+    pub record_needed: bool,
     /// With --record: take each line of standard input as a mark, which names the moment at which the line is read.
     /// Reports show marks on their time axes. At most 256 bytes of a line are kept. A command then has no standard
     /// input

@@ -114,6 +114,10 @@ pub struct TierRun {
     /// An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// With --record: end the run if the recording can no longer be written, as on a full disk. Without this, isotherm
+    /// says so, and goes on acting
+    #[arg(long, requires = "record")]
+    pub record_needed: bool,
     /// Show no progress and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,

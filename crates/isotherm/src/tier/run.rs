@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use isotherm_core::Tiers;
 use isotherm_kernel::room_by_node;
 use isotherm_output::standard_output;
-use isotherm_run::SchemeSource;
 use isotherm_run::tiering::{self, Limits};
+use isotherm_run::{Need, SchemeSource};
 
 use super::{only_one, tiers};
 use crate::cli::{TierConfig, TierRun, TierSchemes};
@@ -44,6 +44,7 @@ pub fn run(options: &TierRun) -> Result<ExitCode> {
         schemes: Some(SchemeSource::Fixed(schemes)),
         memory_use: options.record.is_some(),
         recording: options.record.clone(),
+        recording_need: options.record_needed.then_some(Need::Needed),
         quiet: options.quiet,
         ..Call::new(SUBCOMMAND, &options.watch)
     };

@@ -159,7 +159,12 @@ impl App {
                 return;
             }
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
-            Event::Missed(missed) => return self.live.missed(&missed),
+            Event::Missed(missed) => {
+                self.live.missed(&missed);
+                let counted = missed.counts.iter().map(|missed| missed.kind.counted(missed.count));
+                let counted: Vec<String> = counted.collect();
+                (format!("this screen could not keep up, and lacks {}", counted.join(", ")), true)
+            }
             Event::Survey(record) => return self.live.take_survey(&record.survey),
             Event::Pace { pace, .. } => {
                 self.live.monitor.pace = Some(pace);

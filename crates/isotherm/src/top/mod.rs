@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use isotherm_core::Granularity;
-use isotherm_run::{Command, EndReason, Prepared, SchemeSource, Streams};
+use isotherm_run::{Command, EndReason, Need, Prepared, SchemeSource, Streams};
 use signal_hook::consts::{SIGCONT, SIGHUP};
 use signal_hook::low_level::siginfo::Cause;
 
@@ -145,7 +145,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
     let mut screen = Screen::take()?;
     let helpers = prepared.helper_cpu();
     live::listen(sender.clone(), helpers.clone())?;
-    prepared.add_sink("screen", live::sink(state.clone(), sender));
+    prepared.add_sink("screen", Need::Needed, live::sink(state.clone(), sender));
     let session = prepared.start()?;
     let mut ended = false;
     let shown = live::run(&mut screen, &state, &inputs, &helpers, budget, |reason| {

@@ -10,7 +10,7 @@ use isotherm_core::{Allocations, StackId};
 use super::join::{Piece, Pieces};
 use super::sums::Step;
 use crate::convert::recording::readable;
-use crate::{Mark, Part, RecordError, Recording, SnapshotRecord, SurveyRecord};
+use crate::{Mark, Missed, Part, RecordError, Recording, SnapshotRecord, SurveyRecord};
 
 /// One of the recordings that are merged.
 #[derive(Debug)]
@@ -156,6 +156,15 @@ impl<'a> Input<'a> {
         Box::new(marks.map(|mark| {
             let time = self.at(mark.time);
             Piece::at(time, Mark { time, ..mark })
+        }))
+    }
+
+    /// What is missing in it.
+    pub(super) fn missed(&'a self) -> Pieces<'a, Missed> {
+        let missed = self.inside(self.recording.missed(), |missed| missed.time);
+        Box::new(missed.map(|missed| {
+            let time = self.at(missed.time);
+            Piece::at(time, Missed { time, ..missed })
         }))
     }
 

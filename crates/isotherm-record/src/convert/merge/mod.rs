@@ -23,7 +23,7 @@ use super::of_output;
 use super::recording::interleave;
 use crate::id::StoredId;
 use crate::{
-    Activity, Contents, Ending, Header, Mark, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord,
+    Activity, Contents, Ending, Header, Mark, Missed, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord,
     TargetInfo, pid_column, recording_at,
 };
 use input::Input;
@@ -72,6 +72,7 @@ pub fn merge(recordings: &[Recording], output: &Path) -> Result<Merged, MergeErr
     let surveys = merging.surveys();
     let mut activities = merging.activities().peekable();
     let mut marks = merging.marks().peekable();
+    let mut missed = merging.missed().peekable();
     let next_stack = RefCell::new(0);
     let allocations = merging.allocations(&next_stack);
     let has = |of: fn(&Contents) -> bool| inputs.iter().any(|input| of(&input.recording.contents()));
@@ -80,11 +81,12 @@ pub fn merge(recordings: &[Recording], output: &Path) -> Result<Merged, MergeErr
         surveys: has(|contents| contents.surveys),
         marks: marks.peek().is_some(),
         allocations: has(|contents| contents.allocations),
+        missed: missed.peek().is_some(),
     };
     let incomplete = RefCell::new(Vec::new());
     let write = || {
         let mut recorder = Recorder::begin(file, &header, contents)?.appearing_whole();
-        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations)?;
+        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, missed)?;
         merging.check()?;
         *incomplete.borrow_mut() = missing(&inputs)?;
         if incomplete.borrow().is_empty() {
@@ -304,6 +306,11 @@ impl<'a> Merging<'a> {
 
     fn marks(&'a self) -> impl Iterator<Item = Mark> + 'a {
         let moments = self.join(|input| input.time().start, Input::marks);
+        moments.flat_map(|moment| moment.shares).filter(|share| share.is_new).map(|share| share.item)
+    }
+
+    fn missed(&'a self) -> impl Iterator<Item = Missed> + 'a {
+        let moments = self.join(|input| input.time().start, Input::missed);
         moments.flat_map(|moment| moment.shares).filter(|share| share.is_new).map(|share| share.item)
     }
 

@@ -1,0 +1,141 @@
+//! What is missing from a recording because its recorder did not keep up with the run, and reading it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::batches::Batches;
+use crate::decode::{Kind, Rows};
+use crate::source::Source;
+use crate::time::nanoseconds;
+use crate::{RecordError, columns};
+
+/// What can be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MissedKind {
+    /// Snapshots. Their costs are part of the next one.
+    Snapshots,
+    /// Surveys.
+    Surveys,
+    /// Activities. Their sums are part of the next one.
+    Activities,
+    /// Marks.
+    Marks,
+    /// Calls that mapped memory.
+    Calls,
+    /// Notices to the user, which a recording does not have.
+    Notices,
+}
+
+impl MissedKind {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::Snapshots, Self::Surveys, Self::Activities, Self::Marks, Self::Calls, Self::Notices];
+
+    /// The name of the kind.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Snapshots => "snapshots",
+            Self::Surveys => "surveys",
+            Self::Activities => "activities",
+            Self::Marks => "marks",
+            Self::Calls => "calls",
+            Self::Notices => "notices",
+        }
+    }
+
+    /// So many of the kind in words, such as `1 survey`.
+    pub fn counted(self, count: u64) -> String {
+        let (one, many) = match self {
+            Self::Snapshots => ("snapshot", "snapshots"),
+            Self::Surveys => ("survey", "surveys"),
+            Self::Activities => ("activity of schemes", "activities of schemes"),
+            Self::Marks => ("mark", "marks"),
+            Self::Calls => ("call that mapped memory", "calls that mapped memory"),
+            Self::Notices => ("notice", "notices"),
+        };
+        format!("{} {}", isotherm_core::units::count(count), if count == 1 { one } else { many })
+    }
+}
+
+/// What the counts of each kind mean, in words. `None` if nothing is missing.
+pub fn missed_words(counts: &BTreeMap<MissedKind, u64>) -> Option<String> {
+    const WHY: &str = "because the recorder could not keep up";
+    let some = counts.iter().filter(|(kind, count)| **count > 0 && **kind != MissedKind::Activities);
+    let lost: Vec<String> = some.map(|(kind, count)| kind.counted(*count)).collect();
+    let joined = counts.get(&MissedKind::Activities).copied().filter(|count| *count > 0);
+    let joined = joined.map(|count| {
+        let so_many = MissedKind::Activities.counted(count);
+        format!("{so_many} {} added up into later ones", if count == 1 { "was" } else { "were" })
+    });
+    Some(match (&lost[..], joined) {
+        ([], None) => return None,
+        ([], Some(joined)) => format!("{joined}, {WHY}"),
+        ([one], joined) => sentence(&format!("missing from the recording: {one}, {WHY}"), joined),
+        ([others @ .., last], joined) => {
+            sentence(&format!("missing from the recording: {} and {last}, {WHY}", others.join(", ")), joined)
+        }
+    })
+}
+
+fn sentence(lost: &str, joined: Option<String>) -> String {
+    joined.map_or_else(|| lost.to_owned(), |joined| format!("{lost}; {joined}"))
+}
+
+/// Things of one kind that a receiver of a run could not take in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// When the last of them was, since the start of the run.
+    pub time: Duration,
+    /// What they are.
+    pub kind: MissedKind,
+    /// How many they are.
+    pub count: u64,
+}
+
+impl Missed {
+    pub(crate) fn to_column(self) -> columns::Missed {
+        let Self { time, kind, count } = self;
+        columns::Missed { time_ns: nanoseconds(time), kind: kind.name().into(), count }
+    }
+}
+
+/// What is missing from a recording, in the order of time. After an error there is no further item.
+#[derive(Debug)]
+pub struct MissedRows {
+    /// `None` if the recording does not tell.
+    batches: Option<Batches>,
+    /// The time of the last item.
+    time: Duration,
+}
+
+impl MissedRows {
+    pub(crate) fn new(source: Source) -> Self {
+        let batches = Batches::with(columns::MISSED, source);
+        Self { batches: batches.and_then(|batches| batches.only(&columns::MISSED_COLUMNS)), time: Duration::ZERO }
+    }
+}
+
+/// What is missing by row `index`, if it says so of a kind that this version knows. `last` is the time of the row
+/// before it.
+fn read(rows: &Rows, index: usize, last: &mut Duration) -> Result<Option<Missed>, &'static str> {
+    if rows.kind(index) != Kind::Missed {
+        return Ok(None);
+    }
+    let found = rows.row(index).missed.ok_or("the row of what is missing has nothing")?;
+    let time = Duration::from_nanos(found.time_ns);
+    if time < *last {
+        return Err("the time of what is missing goes backwards");
+    }
+    *last = time;
+    let kind = MissedKind::ALL.into_iter().find(|kind| kind.name() == &*found.kind);
+    Ok(kind.map(|kind| Missed { time, kind, count: found.count }))
+}
+
+impl Iterator for MissedRows {
+    type Item = Result<Missed, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { batches, time } = self;
+        batches.as_mut()?.find(|rows, index, _| read(rows, index, time))
+    }
+}
