@@ -108,6 +108,8 @@ pub struct Monitor<S, P, K, R> {
     pass: Option<Pass>,
     /// What earlier surveys have found, if they are by mapping.
     mapping_histories: MappingHistories,
+    /// When the last survey of pages ended.
+    surveyed: Option<Duration>,
     /// What the last step did.
     work: StepWork,
     /// Whether pages are sampled.
@@ -196,6 +198,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             survey: None,
             pass: None,
             mapping_histories: MappingHistories::default(),
+            surveyed: None,
             work: StepWork::default(),
             sampling: true,
             every: 1,
@@ -409,6 +412,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.snapshot.max_reads = 0;
         self.pass = None;
         self.mapping_histories = MappingHistories::default();
+        self.surveyed = None;
         match &mut self.survey {
             Some(plan) => {
                 // The next step begins with a survey.

@@ -393,7 +393,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if let Some(plan) = &mut self.survey {
             plan.end(now, learned, credit);
         }
-        let interval = surveyed.iter().map(|target| target.history.interval()).max().unwrap_or_default();
+        let longest = surveyed.iter().map(|target| target.history.interval()).max().unwrap_or_default();
+        // Each target is read at its own time within a survey, so that its own interval may be longer or shorter.
+        let interval = match self.surveyed.replace(now) {
+            Some(before) if !longest.is_zero() => now.saturating_sub(before),
+            _ => longest,
+        };
         let survey = self.probe.survey();
         let with_reasons = |target: Surveyed| {
             let mut found = target.found;

@@ -38,8 +38,16 @@ pub(crate) fn write(out: &mut dyn Write, terminal: &Terminal, histogram: &Histog
         let top = points.iter().map(|&(_, bytes)| bytes).fold(0.0, f64::max);
         let height = terminal.rows.saturating_sub(20).clamp(4, 8);
         let ticks = ticks::bytes(top as u64, height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
-        let chart =
-            Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height, marks: &[] };
+        let chart = Chart {
+            time: time_of(&points),
+            points: &points,
+            spans: &[],
+            ticks,
+            labels: 0,
+            largest: false,
+            height,
+            marks: &[],
+        };
         chart.write(out, terminal)?;
     }
     Ok(())

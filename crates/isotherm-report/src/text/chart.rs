@@ -21,6 +21,9 @@ pub(crate) struct Chart<'a> {
     pub(crate) time: (Duration, Duration),
     /// Times and values, in the order of time.
     pub(crate) points: &'a [(Duration, f64)],
+    /// For how long before its time each value holds. If it is empty, back to the value before, unless values are
+    /// missing in between.
+    pub(crate) spans: &'a [Duration],
     /// Ticks of the vertical axis, which goes from 0 to the largest value.
     pub(crate) ticks: Vec<(f64, String)>,
     /// The minimum width of the labels. It aligns the time axes of several charts.
@@ -94,6 +97,16 @@ impl Chart<'_> {
             .into_iter()
             .map(|(sum, n)| (n > 0).then(|| if self.largest { sum } else { sum / f64::from(n) }))
             .collect();
+        let wide = (end - start).max(1e-9) / columns.max(1) as f64;
+        if !self.spans.is_empty() {
+            for (&(time, value), span) in self.points.iter().zip(self.spans) {
+                let to = ((time.as_secs_f64() - start) / wide).ceil().max(1.0) as usize - 1;
+                let from = ((time.as_secs_f64() - span.as_secs_f64() - start) / wide).floor().max(0.0) as usize;
+                let covered = values.iter_mut().take(to + 1).skip(from);
+                covered.filter(|column| column.is_none()).for_each(|column| *column = Some(value));
+            }
+            return values;
+        }
         // A value covers all columns back to the previous value, unless values are missing in between.
         let reach = 2 * columns / self.points.len().max(1) + 2;
         let mut next: Option<(usize, f64)> = None;

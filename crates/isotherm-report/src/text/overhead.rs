@@ -83,8 +83,17 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
         let points: Vec<(Duration, f64)> =
             o.over_time.iter().map(|m| (Duration::from_nanos(m.time_ns), value(m))).collect();
         let ticks = ticks::count(top, height / 2);
-        Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: true, height, marks: &[] }
-            .write(out, terminal)?;
+        Chart {
+            time: time_of(&points),
+            points: &points,
+            spans: &[],
+            ticks,
+            labels: 0,
+            largest: true,
+            height,
+            marks: &[],
+        }
+        .write(out, terminal)?;
     }
     Ok(())
 }

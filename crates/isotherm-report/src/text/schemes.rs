@@ -274,8 +274,16 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
         }
         writeln!(out, "\n{}", terminal.bold(&wrap(&title, terminal.width(), 0)))?;
         let time = (time_of(&points).0.min(s.time().0), s.time().1);
-        let chart =
-            Chart { time, points: &points, ticks, labels: labels.unwrap_or(0), largest: false, height, marks: &[] };
+        let chart = Chart {
+            time,
+            points: &points,
+            spans: &[],
+            ticks,
+            labels: labels.unwrap_or(0),
+            largest: false,
+            height,
+            marks: &[],
+        };
         chart.write(out, terminal)?;
     }
     if left_out > 0 {

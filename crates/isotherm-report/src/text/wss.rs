@@ -53,7 +53,8 @@ pub(crate) fn wss(
     let points: Vec<(Duration, f64)> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
     let height = terminal.rows.saturating_sub(15).clamp(4, 12);
     let ticks = ticks::bytes(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
-    Chart { time: time_of(&points), points: &points, ticks, labels: 0, largest: false, height, marks }
+    let spans: Vec<Duration> = sums.iter().map(|total| total.span).collect();
+    Chart { time: time_of(&points), points: &points, spans: &spans, ticks, labels: 0, largest: false, height, marks }
         .write(out, terminal)
 }
 
@@ -61,7 +62,9 @@ pub(crate) fn wss(
 pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     let mut notes = vec![];
     let median = |bytes| units::bytes(bytes);
-    if let Some(present) = wss.percentiles_of(|amount| amount.present_bytes) {
+    // The kernel tells it more often than surveys do.
+    let resident = wss.resident.or_else(|| wss.percentiles_of(|amount| amount.present_bytes));
+    if let Some(present) = resident {
         let mut note = format!("resident (RSS): {} median, {} most", median(present.median()), median(present.0[6]));
         for (what, bytes) in [
             ("not observable", wss.percentiles_of(|amount| amount.unobservable_bytes)),

@@ -113,6 +113,8 @@ pub struct Wss {
     /// The sums in which each page counts once, in the order of time. `None` if it is not known which memory the
     /// targets share.
     pub once: Option<Vec<Total>>,
+    /// The resident bytes (RSS) of a single target, as the kernel told them. `None` of several, which may share memory.
+    pub(crate) resident: Option<Percentiles<u64>>,
 }
 
 impl Wss {
@@ -130,13 +132,15 @@ impl Wss {
     /// # Errors
     /// If the source cannot be read, has nothing in the selection, or has no surveys although there is a `window`.
     pub fn new(source: &dyn Source, selection: &Selection, window: Option<Duration>) -> Result<Self, ReportError> {
-        if let Some(wss) = surveyed::wss(source, selection, window)? {
-            return Ok(wss);
+        let mut wss = match (surveyed::wss(source, selection, window)?, window) {
+            (Some(wss), _) => wss,
+            (None, Some(window)) => return Err(ReportError::NoSurveys { window }),
+            (None, None) => sampled::wss(source, selection)?,
+        };
+        if wss.targets() == 1 && selection.address.is_none() {
+            wss.resident = resident(source, selection)?;
         }
-        match window {
-            Some(window) => Err(ReportError::NoSurveys { window }),
-            None => sampled::wss(source, selection),
-        }
+        Ok(wss)
     }
 
     /// The sum of all targets at each time. If [`once`](Self::once) is not known, what several targets share counts
@@ -210,6 +214,20 @@ impl Wss {
             }
         }
     }
+}
+
+/// The resident bytes over time of the targets of a selection, each value for the time since the one before.
+fn resident(source: &dyn Source, selection: &Selection) -> Result<Option<Percentiles<u64>>, ReportError> {
+    let (mut before, mut values) = (Duration::ZERO, vec![]);
+    for activity in source.activities().map_err(ReportError::Source)? {
+        let activity = activity.map_err(ReportError::Source)?;
+        let span = source.header().recorded(std::mem::replace(&mut before, activity.time), activity.time);
+        let of_target = activity.memory.iter().filter(|(id, _)| selection.holds_target(*id));
+        if selection.holds_time(activity.time) {
+            values.extend(of_target.map(|(_, memory)| (memory.resident, span.as_secs_f64())));
+        }
+    }
+    Ok((!values.is_empty()).then(|| Percentiles::weighted(values)))
 }
 
 impl Amount {

@@ -25,7 +25,7 @@ pub(super) fn wss(source: &dyn Source, selection: &Selection) -> Result<Wss, Rep
     // The aggregation interval may change during the run.
     let window = Duration::from_nanos(Percentiles::weighted(sampled.aggregations).median());
     let Sampled { intervals, points, .. } = sampled;
-    Ok(Wss { basis: Basis::Samples, once: None, window, intervals, by_interval: true, points })
+    Ok(Wss { basis: Basis::Samples, once: None, window, intervals, by_interval: true, points, resident: None })
 }
 
 #[derive(Default)]
