@@ -1,47 +1,50 @@
 //! Reads how much memory the targets of a run use, for its recording.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isotherm_core::{MemoryUse, TargetId};
-use isotherm_kernel::{memory_use, system_memory};
+use isotherm_kernel::{memory_use, monitor_cpu_time, system_memory};
 use isotherm_record::{Activity, SnapshotRecord};
 
 /// The time from one look to the next, at least.
-const EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(1);
 
-/// Looks at many targets take long. They take at most one part in this many of the time: 2 % of the default budget.
-const SHARE: u32 = 5000;
+/// Looks at many targets take long. They take at most one part in this many of the time of a CPU: 5 % of the default
+/// budget.
+const SHARE: u32 = 2000;
 
 /// Looks at the targets of a run without schemes. With schemes, their activities tell what this does.
 #[derive(Debug)]
 pub(crate) struct Usage {
-    /// When the next look is due. `None` stands for now.
-    next: Option<Instant>,
+    /// When the next look is due, since the start of the run.
+    next: Duration,
 }
 
 impl Usage {
     pub(crate) fn new() -> Self {
-        Self { next: None }
+        Self { next: Duration::ZERO }
     }
 
     /// The memory that the targets of a snapshot use, as an activity without schemes, if a look is due. `None` too if
     /// it cannot be read of any target, as of physical memory.
     pub(crate) fn look(&mut self, record: &SnapshotRecord) -> Option<Activity> {
-        let began = Instant::now();
-        if self.next.is_some_and(|next| began < next) {
+        let time = record.snapshot.time;
+        if time < self.next {
             return None;
         }
+        let began = monitor_cpu_time();
         let root = Path::new("/");
         let read = |id: TargetId| Some((id, memory_use(root, id.pid()?).ok()?));
         let targets = record.snapshot.targets.iter();
         let memory: Vec<(TargetId, MemoryUse)> = targets.filter_map(|target| read(target.id)).collect();
-        self.next = Some(began + (began.elapsed() * SHARE).max(EVERY));
+        // Other work makes a look longer, and not dearer.
+        self.next = time + (monitor_cpu_time().saturating_sub(began) * SHARE).max(EVERY);
         if memory.is_empty() {
             return None;
         }
         let system = system_memory(root).unwrap_or_default();
-        Some(Activity { time: record.snapshot.time, schemes: Vec::new(), memory, system, major_faults: None })
+        Some(Activity { time, schemes: Vec::new(), memory, system, major_faults: None })
     }
 }
 
@@ -52,23 +55,33 @@ mod tests {
 
     use super::*;
 
-    fn record(id: TargetId) -> SnapshotRecord {
+    fn record(id: TargetId, ms: u64) -> SnapshotRecord {
         let target = TargetSnapshot { id, regions: Vec::new(), mappings: [].into() };
-        SnapshotRecord {
-            snapshot: Snapshot { targets: vec![target], ..Snapshot::default() },
-            ..SnapshotRecord::default()
-        }
+        let snapshot = Snapshot { time: Duration::from_millis(ms), targets: vec![target], ..Snapshot::default() };
+        SnapshotRecord { snapshot, ..SnapshotRecord::default() }
     }
 
     #[test]
     fn memory_is_read_once_in_a_while_and_only_of_processes() {
-        let own = record(TargetId::process(std::process::id(), Duration::ZERO));
+        let own = TargetId::process(std::process::id(), Duration::ZERO);
         let mut usage = Usage::new();
-        let activity = usage.look(&own).unwrap();
+        let activity = usage.look(&record(own, 100)).unwrap();
         let used = activity.memory[0].1;
         assert!(used.resident > 1 << 16 && used.proportional.is_none(), "{used:?}");
         assert!(activity.schemes.is_empty() && activity.system.total > used.resident);
-        assert!(usage.look(&own).is_none());
-        assert!(Usage::new().look(&record(TargetId::PhysicalMemory)).is_none());
+        assert!(usage.look(&record(own, 1000)).is_none());
+        assert!(Usage::new().look(&record(TargetId::PhysicalMemory, 100)).is_none());
+    }
+
+    #[test]
+    fn a_recording_of_some_seconds_tells_how_much_memory_a_small_process_uses_in_each() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let own = TargetId::process(child.id(), Duration::ZERO);
+        let mut usage = Usage::new();
+        let looks = (1..=60).filter(|nth| usage.look(&record(own, nth * 200)).is_some()).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // A look at it takes less CPU time than one part in 2,000 of a second.
+        assert!(looks >= 6, "{looks} looks in 12 s");
     }
 }

@@ -9,7 +9,7 @@ use isotherm_core::units;
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use isotherm_report::Pacing;
 use isotherm_report::wss::Percentiles;
-use isotherm_run::{Event, Missed};
+use isotherm_run::{EndReason, Event, Missed};
 
 /// Memory that was idle for this long is told of.
 const IDLE: Duration = Duration::from_secs(10);
@@ -32,6 +32,8 @@ pub struct Ending {
     intervals: Vec<(u64, f64)>,
     first_survey: Option<Duration>,
     last_survey: Option<(Duration, PageSums)>,
+    /// The survey before it.
+    survey_before: Option<(Duration, PageSums)>,
     /// Unobservable bytes of the last snapshot.
     unobservable: u64,
 }
@@ -51,6 +53,7 @@ impl Ending {
             intervals: vec![],
             first_survey: None,
             last_survey: None,
+            survey_before: None,
             unobservable: 0,
         }
     }
@@ -61,7 +64,25 @@ impl Ending {
             Event::Snapshot(record) => self.snapshot(record),
             Event::Survey(record) => self.survey(record),
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
-            _ => {}
+            Event::End(EndReason::Finished) => self.leave_out_exit(),
+            Event::Targets(_)
+            | Event::Attributes(_)
+            | Event::Schemes(_)
+            | Event::Activity(_)
+            | Event::Mark(_)
+            | Event::Allocations(_)
+            | Event::Pace { .. }
+            | Event::Notice(_)
+            | Event::End(_) => {}
+        }
+    }
+
+    /// If the last target has ended, the last survey may have read it while the kernel took its memory back.
+    fn leave_out_exit(&mut self) {
+        if let (Some((_, last)), Some((_, before))) = (&self.last_survey, &self.survey_before)
+            && last.present < before.present
+        {
+            self.last_survey = self.survey_before.take();
         }
     }
 
@@ -89,7 +110,7 @@ impl Ending {
         self.first_survey.get_or_insert(survey.time);
         // A target that has ended leaves a survey without pages.
         if sums.present > 0 {
-            self.last_survey = Some((survey.time, sums));
+            self.survey_before = self.last_survey.replace((survey.time, sums));
         }
         self.pacing.survey(survey.interval);
         // The first survey does not tell when memory was accessed.
@@ -205,5 +226,31 @@ mod tests {
              48 MiB idle for 10 s";
         assert_eq!(working_set, expected);
         assert_eq!(cost, "survey every 1 s; not seen: 0 B unobservable, 4 KiB unknown");
+    }
+
+    #[test]
+    fn a_survey_that_met_the_exit_of_the_last_target_does_not_tell_what_was_resident() {
+        let line = |reason: EndReason| {
+            let mut ending = Ending::new(None);
+            for (nth, present) in [(1, 256), (2, 263), (3, 167)] {
+                ending.event(&Event::Survey(Arc::new(survey(nth, present << 20))));
+            }
+            ending.event(&Event::End(reason));
+            let [_, working_set, _] = ending.lines(Duration::from_secs(3), 1, Path::new("a.rec"), 2048);
+            working_set
+        };
+        assert!(line(EndReason::Finished).contains("of 263 MiB resident at the end"));
+        assert!(line(EndReason::DurationOver).contains("of 167 MiB resident at the end"));
+    }
+
+    fn survey(nth: u64, present: u64) -> SurveyRecord {
+        let sums = PageSums { present, ..PageSums::default() };
+        let id = fixtures::record(1, &[7]).snapshot.targets[0].id;
+        let (mappings, by_block) = (Arc::default(), BlockList::default());
+        let by_mapping = vec![MappingSums { mapping: 0, sums }];
+        let target = TargetSurvey { id, mappings, by_mapping, by_block, by_node: Vec::new() };
+        let (time, interval) = (Duration::from_secs(nth), Duration::from_secs(1));
+        let survey = SurveySnapshot { time, interval, targets: vec![target], ..SurveySnapshot::default() };
+        SurveyRecord { survey, ..SurveyRecord::default() }
     }
 }
