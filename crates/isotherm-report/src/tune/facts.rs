@@ -8,6 +8,10 @@ use super::blocks::Blocks;
 use super::surroundings::Surroundings;
 use super::working_set::WorkingSet;
 
+/// Why there is no advice on memory that has to go somewhere. What is right with swap ends the target without it.
+pub(super) const UNKNOWN_SWAP: &str =
+    "whether there is swap is not known, and without swap anonymous memory cannot make room; `isotherm tune` knows";
+
 /// What the rules of the advice see.
 pub(super) struct Facts<'a> {
     pub working_set: &'a WorkingSet,

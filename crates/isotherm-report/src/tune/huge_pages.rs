@@ -109,6 +109,7 @@ schemes:
     access_rate: {min: 5%}
     action: hugepage
     apply_interval: 10s
+    quota: {time: 100ms, period: 10s}
     filters: [{allow: anonymous}]
 ";
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::units;
 
 use super::advice::{Advice, Topic};
-use super::facts::Facts;
+use super::facts::{Facts, UNKNOWN_SWAP};
 use super::surroundings::Cgroup;
 
 /// The part of the working set that is added to it. The limit counts also page cache and memory of the kernel, which no
@@ -48,7 +48,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     }
     let idle_file = window.idle.and_then(|idle| idle.file_bytes).unwrap_or(0);
     // Without swap, only mappings of files can make room.
-    let no_swap = facts.no_swap() == Some(true);
+    let no_swap = facts.no_swap().ok_or(UNKNOWN_SWAP)?;
     let needed = match no_swap {
         true => window.peak_needed_bytes.max(most.saturating_sub(idle_file)),
         false => window.peak_needed_bytes,
@@ -96,9 +96,6 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
         units::bytes(most),
     );
     let mut unknown = vec![format!("What is used less often than every {length} would be read back when it is used.")];
-    if facts.no_swap().is_none() {
-        unknown.push("Whether there is swap is not known; without it, anonymous memory cannot make room.".into());
-    }
     let cgroup = facts.surroundings.cgroup.as_ref();
     unknown.extend(cgroup_notes(cgroup));
     let figures = BTreeMap::from([
@@ -223,8 +220,8 @@ mod tests {
         // Of 1,000 MiB, 50 MiB are idle and in files.
         let reason = on(&found(400 * MIB), &swap(0)).unwrap_err();
         assert!(reason.starts_with("without swap only mappings of files"), "{reason}");
-        let advice = on(&found(400 * MIB), &Surroundings::default()).unwrap();
-        assert!(advice.unknown.iter().any(|text| text.starts_with("Whether there is swap is not known")));
+        let reason = on(&found(400 * MIB), &Surroundings::default()).unwrap_err();
+        assert!(reason.starts_with("whether there is swap is not known"), "{reason}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod working_set;
 use std::io::Write;
 use std::time::Duration;
 
-use isotherm_core::units;
+use isotherm_core::{SystemMemory, units};
 use isotherm_record::{Header, pid_column};
 use serde::Serialize;
 
@@ -94,6 +94,10 @@ impl Tune {
         let physical = seen.targets.iter().any(|(id, _)| id.pid().is_none());
         let blocks = if physical { None } else { blocks::find(source, selection)? };
         let warnings = warnings(&evidence, &working_set, &seen, source.header());
+        let mut surroundings = surroundings.clone();
+        if surroundings.swap.is_none() {
+            surroundings.swap = recorded_swap(source, selection)?;
+        }
         let mut tune = Self {
             from_ns: seen.from.as_nanos() as u64,
             to_ns: seen.to.as_nanos() as u64,
@@ -111,7 +115,7 @@ impl Tune {
             attributes,
             working_set,
             huge_pages: blocks,
-            surroundings: surroundings.clone(),
+            surroundings,
             advice: vec![],
             withheld: vec![],
         };
@@ -164,6 +168,14 @@ impl Tune {
         }
     }
 
+    /// The schemes that the advice has, as one file of schemes. `None` if it has none.
+    pub fn schemes(&self) -> Option<String> {
+        const HEAD: &str = "schemes:\n";
+        let each: Vec<&str> = self.advice.iter().filter_map(|advice| advice.scheme.as_deref()).collect();
+        let lists = each.iter().filter_map(|scheme| scheme.strip_prefix(HEAD));
+        (!each.is_empty()).then(|| HEAD.to_owned() + &lists.collect::<String>())
+    }
+
     /// Writes the report as text or JSON.
     ///
     /// # Errors
@@ -180,6 +192,20 @@ impl Tune {
         out.flush()?;
         Ok(())
     }
+}
+
+/// The swap of the machine, as the recording last tells it.
+fn recorded_swap(source: &dyn Source, selection: &Selection) -> Result<Option<Swap>, ReportError> {
+    let mut swap = None;
+    for activity in source.activities().map_err(ReportError::Source)? {
+        let activity = activity.map_err(ReportError::Source)?;
+        let SystemMemory { total, swap_total, swap_free, .. } = activity.system;
+        // Without any memory, nothing of the system could be read.
+        if selection.holds_time(activity.time) && total > 0 {
+            swap = Some(Swap { total_bytes: swap_total, free_bytes: swap_free });
+        }
+    }
+    Ok(swap)
 }
 
 /// What limits the evidence.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::units;
 
 use super::advice::{Advice, Topic};
-use super::facts::{Facts, written};
+use super::facts::{Facts, UNKNOWN_SWAP, written};
 use super::working_set::{Idle, Window};
 
 /// Memory that was idle for a shorter time is likely to be used again soon.
@@ -23,6 +23,9 @@ const SECONDS: u64 = 10;
 /// The quota of a second is at most this much, as in `schemes/gentle.yaml`.
 const MOST_QUOTA: u64 = 256 << 20;
 
+/// The time that the actions of a second may take: 1 % of a CPU, as much as the watching.
+const TIME: &str = "10ms";
+
 /// How much could be reclaimed, or why nothing.
 pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     let found = facts.working_set;
@@ -31,19 +34,19 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
         return Err(format!("no window of {} or more is known", units::duration(LEAST_IDLE)));
     };
     let resident = found.resident_bytes.unwrap_or(0);
-    let no_swap = facts.no_swap();
-    let bytes = if no_swap == Some(true) { idle.file_bytes.unwrap_or(0) } else { idle.bytes };
+    let no_swap = facts.no_swap().ok_or(UNKNOWN_SWAP)?;
+    let bytes = if no_swap { idle.file_bytes.unwrap_or(0) } else { idle.bytes };
     let length = units::duration(window.length());
     if bytes < LEAST_BYTES || (bytes as f64) < resident as f64 * LEAST_SHARE {
         let what = match no_swap {
-            Some(true) => format!(
+            true => format!(
                 "{} of {} are known to be idle for {length} in mappings of files; {} are so in anonymous memory, and \
                  there is no swap with room",
                 units::bytes(bytes),
                 units::bytes(resident),
                 units::bytes(idle.anonymous_bytes.unwrap_or(0))
             ),
-            _ => format!("{} of {} are known to be idle for {length}", units::bytes(bytes), units::bytes(resident)),
+            false => format!("{} of {} are known to be idle for {length}", units::bytes(bytes), units::bytes(resident)),
         };
         return Err(format!("too little to be worth it: {what}"));
     }
@@ -51,7 +54,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
         format!("{} of the resident memory", units::percent(bytes as f64 / resident.max(1) as f64))
     });
     text += &match (no_swap, idle) {
-        (Some(true), Idle { anonymous_bytes: Some(anonymous), .. }) => format!(
+        (true, Idle { anonymous_bytes: Some(anonymous), .. }) => format!(
             ", all in mappings of files. Another {} of anonymous memory are idle as long, but there is no swap with \
              room",
             units::bytes(anonymous)
@@ -75,8 +78,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     ];
     let anonymous = idle.anonymous_bytes.unwrap_or(0);
     match (no_swap, facts.surroundings.swap) {
-        (None, _) => unknown.push("Whether there is swap is not known; anonymous memory needs it.".into()),
-        (Some(false), Some(swap)) if swap.free_bytes < anonymous => {
+        (false, Some(swap)) if swap.free_bytes < anonymous => {
             unknown.push(format!("Only {} of swap are free.", units::bytes(swap.free_bytes)));
         }
         _ => {}
@@ -94,7 +96,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
         text,
         figures,
         unknown,
-        scheme: Some(scheme(window.length(), bytes, no_swap == Some(true))),
+        scheme: Some(scheme(window.length(), bytes, no_swap)),
         command: Some(format!("isotherm run --schemes reclaim.yaml {}", facts.target_options)),
     })
 }
@@ -107,7 +109,7 @@ fn scheme(age: Duration, bytes: u64, only_files: bool) -> String {
     let filters = if only_files { "    filters: [{allow: file}]\n" } else { "" };
     format!(
         "schemes:\n  - name: reclaim-idle\n    access_rate: 0%\n    age: {{min: {}}}\n    action: pageout\n    quota: \
-         {{bytes: {quota}M, period: 1s}}\n{filters}",
+         {{bytes: {quota}M, time: {TIME}, period: 1s}}\n{filters}",
         written(age)
     )
 }
@@ -149,7 +151,11 @@ mod tests {
             assert!(advice.text.contains(part), "{part}: {}", advice.text);
         }
         let scheme = advice.scheme.unwrap();
-        assert!(scheme.contains("age: {min: 30s}") && scheme.contains("bytes: 50M") && !scheme.contains("filters"));
+        assert!(
+            scheme.contains("age: {min: 30s}")
+                && scheme.contains("{bytes: 50M, time: 10ms, period: 1s}")
+                && !scheme.contains("filters")
+        );
         assert_eq!(advice.command.as_deref(), Some("isotherm run --schemes reclaim.yaml --pid 7"));
     }
 
@@ -159,8 +165,8 @@ mod tests {
         assert_eq!(advice.figures["reclaimable_bytes"], 100 * MIB);
         assert!(advice.scheme.unwrap().contains("filters: [{allow: file}]"));
         assert!(on(&found(400, 10, 30), Some(0)).unwrap_err().contains("400 MiB are so in anonymous memory"));
-        let unknown = on(&found(400, 100, 30), None).unwrap().unknown;
-        assert!(unknown.iter().any(|text| text.starts_with("Whether there is swap")), "{unknown:?}");
+        let unknown = on(&found(400, 100, 30), None).unwrap_err();
+        assert!(unknown.starts_with("whether there is swap is not known"), "{unknown}");
         let little = on(&found(400, 100, 30), Some(50)).unwrap().unknown;
         assert!(little.iter().any(|text| text == "Only 50 MiB of swap are free."), "{little:?}");
     }

@@ -40,7 +40,7 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, tune: &Tune) -> io
         }
     }
     if tune.advice.iter().any(|advice| advice.scheme.is_some()) {
-        let text = "Save a scheme to the file that the command names. `isotherm scheme check FILE` explains it, and \
+        let text = "Save a scheme to the file that the command names, or all with --save. `isotherm scheme check FILE` explains it, and \
                     `isotherm scheme try FILE REC` shows what it would have done to a recording.";
         writeln!(out)?;
         note(out, terminal, Some(text.into()))?;

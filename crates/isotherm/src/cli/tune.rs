@@ -18,7 +18,7 @@ use super::{PhysicalOptions, WatchOptions};
 /// advice, isotherm says so. isotherm changes nothing. docs/tune.md describes the rules and the figures.
 ///
 /// `isotherm report tune` prints the same about an existing recording, without the facts that only the running machine
-/// has: the cgroup of the target, swap, and huge pages in use.
+/// has: the cgroup of the target, and huge pages in use.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Tune {
@@ -33,6 +33,10 @@ pub struct Tune {
     /// The format [default: that of the extension of -o (.txt or .json), else text]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<TuneFormat>,
+    /// Write the schemes that are advised to this file, for `isotherm run --schemes FILE`. If none is advised, nothing
+    /// is written
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
     /// Write the report to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -58,6 +62,7 @@ Examples:
   isotherm tune -- ./my-program             from its start to its end
   isotherm tune --pid 1234 --format json -o tune.json
   isotherm tune --pid 1234 --record tune.rec
+  isotherm tune --pid 1234 --save mine.yaml
 
 Signals: without a command, HUP, INT, QUIT and TERM end the time early, and the report is about what is known so far. \
 With a command, isotherm passes them, USR1 and USR2 on to it, and ends when the command has ended.";

@@ -20,6 +20,7 @@ use crate::command;
 use crate::marks;
 use crate::progress::Progress;
 use crate::report::{unknown_format, warn_of_damage, write_file};
+use crate::tell;
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
 use surroundings::Looks;
@@ -37,7 +38,9 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
         return Err(WrongCall::new("tune", what).into());
     }
     // What cannot be written is better known now than after the run.
-    let output = options.output.as_deref().map(|path| Output::new(path).lock()).transpose()?;
+    let [output, save] =
+        [&options.output, &options.save].map(|path| path.as_deref().map(|path| Output::new(path).lock()));
+    let (output, save) = (output.transpose()?, save.transpose()?);
     // Without --record, the recording has no name, so that nothing is left of it however isotherm ends.
     let temporary = match options.record {
         Some(_) => None,
@@ -53,7 +56,7 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     let _socket = options.record.as_deref().and_then(|path| marks::listen(path, run.control()));
     let looks = Looks::new(targets);
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
-        report(output, format, recording, &observe(run, events, options, looks)?)
+        report(output, save, format, recording, &observe(run, events, options, looks)?)
     })
 }
 
@@ -86,10 +89,21 @@ fn observe(run: Prepared, events: Events, options: &Tune, mut looks: Looks) -> R
 }
 
 /// Writes the report on a recording.
-fn report(output: Option<LockedOutput>, format: Format, recording: &Path, surroundings: &Surroundings) -> Result<()> {
+fn report(
+    output: Option<LockedOutput>,
+    save: Option<LockedOutput>,
+    format: Format,
+    recording: &Path,
+    surroundings: &Surroundings,
+) -> Result<()> {
     let recording = Recording::open(recording)?;
     warn_of_damage(&recording);
     let report = Report::new(&recording, &Selection::default(), surroundings)?;
+    match (save, report.schemes()) {
+        (Some(save), Some(schemes)) => write_file(save.create()?, |out| Ok(out.write_all(schemes.as_bytes())?))?,
+        (Some(_), None) => tell(format_args!("isotherm: no scheme is advised, so none is saved")),
+        (None, _) => {}
+    }
     match output {
         None => Ok(report.write(format, &terminal(), &mut standard_output())?),
         Some(output) => write_file(output.create()?, |out| report.write(format, &Terminal::default(), out)),
