@@ -99,7 +99,9 @@ impl Chart<'_> {
             .collect();
         let wide = (end - start).max(1e-9) / columns.max(1) as f64;
         if !self.spans.is_empty() {
-            for (&(time, value), span) in self.points.iter().zip(self.spans) {
+            for (nth, (&(time, value), span)) in self.points.iter().zip(self.spans).enumerate() {
+                // The first survey has none before it.
+                let span = if nth == 0 && span.is_zero() { time } else { *span };
                 let to = ((time.as_secs_f64() - start) / wide).ceil().max(1.0) as usize - 1;
                 let from = ((time.as_secs_f64() - span.as_secs_f64() - start) / wide).floor().max(0.0) as usize;
                 let covered = values.iter_mut().take(to + 1).skip(from);
