@@ -76,7 +76,7 @@ pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, s
                 records.push(record);
             }
             Event::Survey(record) => surveys.push(record.survey.time),
-            Event::Missed(missed) => bail!("{} snapshots were missed: the machine is too busy", missed.snapshots),
+            Event::Missed(missed) => bail!("missed, because the machine is too busy: {missed}"),
             _ => {}
         }
     }

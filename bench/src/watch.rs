@@ -27,7 +27,7 @@ pub fn costs(pid: u32, probe: &str, survey: SurveyChoice, time: Duration) -> Res
     for event in events {
         match event {
             Event::Snapshot(record) => costs.extend(record.cost.map(|cost| (record.snapshot.time, cost))),
-            Event::Missed(missed) => bail!("{} snapshots were missed: the machine is too busy", missed.snapshots),
+            Event::Missed(missed) => bail!("missed, because the machine is too busy: {missed}"),
             _ => {}
         }
     }

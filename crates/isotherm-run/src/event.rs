@@ -174,6 +174,14 @@ impl Missed {
     }
 }
 
+/// What was missed, by kind: `3 snapshots, 1 survey`.
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = self.counts.iter().map(|missed| missed.kind.counted(missed.count));
+        f.write_str(&counted.collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// Why a run is over.
 #[derive(Clone, Debug)]
 pub enum EndReason {

@@ -161,9 +161,7 @@ impl App {
             Event::Notice(notice) => (notice.text.to_string(), notice.severity == Severity::Warning),
             Event::Missed(missed) => {
                 self.live.missed(&missed);
-                let counted = missed.counts.iter().map(|missed| missed.kind.counted(missed.count));
-                let counted: Vec<String> = counted.collect();
-                (format!("this screen could not keep up, and lacks {}", counted.join(", ")), true)
+                (format!("this screen could not keep up, and lacks {missed}"), true)
             }
             Event::Survey(record) => return self.live.take_survey(&record.survey),
             Event::Pace { pace, .. } => {
