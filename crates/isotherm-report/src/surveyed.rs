@@ -89,7 +89,8 @@ impl Sums {
         let out = &mut of.surveyed;
         out.resident_bytes = Some(mean(self.resident));
         out.touched_bytes = Some(mean(self.touched));
-        out.absent_bytes = self.mapped.map(|mapped| mean(mapped.saturating_sub(self.resident + self.swapped)));
+        out.absent_bytes =
+            self.mapped.map(|mapped| mean(mapped.saturating_sub(self.resident + self.swapped + self.mapped_again)));
         let some_mean = |sum: u128| Some(mean(sum)).filter(|mean| *mean > 0);
         out.no_access_bytes = some_mean(self.no_access);
         out.mapped_again_bytes = some_mean(self.mapped_again);

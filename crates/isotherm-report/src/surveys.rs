@@ -71,7 +71,9 @@ pub(crate) fn selected(target: &TargetSurvey, address: Option<AddrRange>) -> (Pa
     }
     let memory = target.mappings.iter().filter(|mapping| is_memory(&target.mappings, mapping));
     let size = |range: AddrRange| address.map_or(Some(range), |wanted| wanted.intersection(range));
-    (total, mapped + memory.filter_map(|mapping| size(mapping.range)).map(AddrRange::size).sum::<u64>())
+    let mapped = mapped + memory.filter_map(|mapping| size(mapping.range)).map(AddrRange::size).sum::<u64>();
+    // What is mapped again is neither in memory a second time nor absent.
+    (total, mapped.saturating_sub(total.mapped_again))
 }
 
 /// What is in memory or in swap: all that counts of space without access permission.

@@ -5,7 +5,7 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, Kinds, RegionPages, TargetSurvey, TotalSums, Unseen};
+use isotherm_core::survey::{BlockSums, Kinds, MappingSums, PageSums, RegionPages, TargetSurvey, TotalSums, Unseen};
 use isotherm_core::{AddrRange, MemoryUse, Permissions, SystemMemory, TargetId};
 use isotherm_record::{Activity, Row};
 use isotherm_report::schemes::Schemes;
@@ -398,6 +398,27 @@ fn space_without_permission_is_no_memory() {
     let size =
         |source: &Made| json_of(Kind::Summary, source, &Options::default())["total"]["size_bytes"].as_u64().unwrap();
     assert_eq!(size(&made::phases(5)) - size(&source), 256 * MIB);
+}
+
+#[test]
+fn resident_memory_without_permission_is_memory_and_second_views_are_not() {
+    let summary = |source: &Made| json_of(Kind::Summary, source, &Options::default())["total"].clone();
+    let before = summary(&surveyed(20));
+    let mut source = surveyed(20);
+    for record in &mut source.surveys {
+        for target in &mut record.survey.targets {
+            target.by_mapping[0].sums.mapped_again = 8 * MIB;
+            let sums = PageSums { present: 16 * MIB, ..PageSums::default() };
+            target.by_mapping.push(MappingSums { mapping: 1, sums });
+        }
+    }
+    let after = summary(&source);
+    let of = |summary: &Value, key: &str| summary[key].as_u64().unwrap();
+    assert_eq!(of(&after, "resident_bytes"), of(&before, "resident_bytes") + 16 * MIB);
+    assert_eq!((of(&after, "no_access_bytes"), of(&after, "mapped_again_bytes")), (16 * MIB, 8 * MIB));
+    // Of the terabyte that is reserved, nothing else counts.
+    assert_eq!(of(&after, "absent_bytes"), of(&before, "absent_bytes") - 8 * MIB);
+    assert_eq!((&before["no_access_bytes"], &before["mapped_again_bytes"]), (&Value::Null, &Value::Null));
 }
 
 #[test]

@@ -488,9 +488,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             if left > 0 {
                 self.blocks.clear();
                 let part = SurveyPart { most: left, ..SurveyPart::ALL };
-                survey.read(&space, part, &mut self.blocks).map_err(MonitorError::Probe)?;
+                let rest = survey.read(&space, part, &mut self.blocks).map_err(MonitorError::Probe)?;
                 left = left.saturating_sub(self.blocks.len() + MORE_BLOCKS);
-                history.take(&self.blocks, now);
+                // Before its first block was read, nothing is known of it.
+                if rest.from != Some(0) {
+                    history.take(&self.blocks, now);
+                }
             }
             read.push((space, Arc::new(history)));
         }

@@ -155,7 +155,10 @@ impl Pages {
         (ranges, most): (&[AddrRange], usize),
         blocks: &mut Vec<BlockPages>,
     ) -> Result<(), BpfError> {
-        self.reader.look((program, tables), target, (ranges, most), &self.zeros, blocks)
+        let first = blocks.len();
+        self.reader.look((program, tables), target, (ranges, most), &self.zeros, blocks)?;
+        self.views.apply(target.id, blocks, first);
+        Ok(())
     }
 
     /// Calls `found` with the page frames of the pages of `target` that other processes may map, and with the places of

@@ -111,8 +111,6 @@ impl SecondViews {
             if !is_due {
                 return Ok(0);
             }
-            known.was_read = true;
-            known.blocks.clear();
             self.places.clear();
             let ranges = ranges(target);
             if let Some(space) = target.space().filter(|_| !ranges.is_empty()) {
@@ -130,7 +128,10 @@ impl SecondViews {
             self.reading = Some(Reading { target: target.id, next: end });
             return Ok(self.places.len() - end);
         }
+        // A reading that does not come to its end, because another survey begins, changes nothing.
         let known = self.targets.entry(target.id).or_default();
+        known.was_read = true;
+        known.blocks.clear();
         for (place, views) in self.places.iter().zip(&self.views) {
             if !(views.first | views.second).is_empty() {
                 known.blocks.insert(place.start, *views);
