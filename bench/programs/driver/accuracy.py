@@ -11,7 +11,7 @@ from .processes import Failed, cpu_seconds, family
 from .table import mib, number, table
 
 HEADER = [
-    "program", "RSS", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %", "10 s p99", "10 s most",
+    "program", "RSS", "rows", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %", "10 s p99", "10 s most",
     "process %", "notes",
 ]  # fmt: skip
 
@@ -106,6 +106,7 @@ def one_run(name, options, number_of_run):
         "before": asdict(before) if before else None,
         "after": asdict(after),
         "ratio": ratio(found.touched, low, high),
+        "rows_ratio": found.rows / after.resident,
         "unobservable_percent": 100 * found.unobservable / after.resident,
         "load_cpu_percent": 100 * load_cpu / wall,
         "notes": notes + found.notes,
@@ -131,6 +132,7 @@ def row(name, runs):
     return [
         name,
         mib(median(runs, lambda run: run["after"]["resident"])),
+        number(median(runs, lambda run: run["rows_ratio"]), 3),
         mib(median(runs, lambda run: run["found"]["touched"])),
         mib(median(runs, lambda run: run["before"] and run["before"]["touched"])),
         mib(median(runs, lambda run: run["after"]["touched"])),

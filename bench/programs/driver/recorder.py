@@ -17,6 +17,8 @@ class Found:
     touched: int
     once: int | None
     unobservable: int
+    # All bytes that a process has in memory, as `VmRSS` counts them: also those that are mapped again or freed lazily.
+    rows: int
     # CPU time in per cent of one CPU: of the monitor's thread as isotherm reports it, and of the whole process.
     monitor_cpu: float | None
     process_cpu: float
@@ -81,11 +83,15 @@ def read(isotherm, recording, window, cpu, wall):
             entry["bytes"] or 0 for entry in wss["total_over_time"] if entry["time_ns"] not in warm_up
         )
     overhead = report(isotherm, "overhead", recording)
-    unobservable = report(isotherm, "summary", recording)["total"].get("unobservable_bytes") or 0
+    total = report(isotherm, "summary", recording)["total"]
+    unobservable = total.get("unobservable_bytes") or 0
+    kinds = total.get("kinds") or {}
+    rows = sum(total.get(key) or 0 for key in ("resident_bytes", "mapped_again_bytes"))
+    rows += kinds.get("lazily_freed_bytes") or 0
     minutes = overhead["wall_ns"] / 60e9
     size = recording.stat().st_size / minutes if minutes else 0
     return Found(
-        nearest_rank(at.values()), once, unobservable, overhead.get("cpu_percent"), 100 * cpu / wall,
+        nearest_rank(at.values()), once, unobservable, rows, overhead.get("cpu_percent"), 100 * cpu / wall,
         overhead.get("cpu_percent_10s"), size, notes,
     )  # fmt: skip
 
