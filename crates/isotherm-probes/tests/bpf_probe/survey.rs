@@ -183,6 +183,36 @@ fn pages_without_permission_are_memory_that_can_be_cleared_and_stays_idle() {
 }
 
 #[test]
+fn what_a_survey_finds_adds_up_to_the_resident_memory() {
+    let mut probe = or_skip!(open_private());
+    let mut target = Target::start();
+    for kind in ["small", "huge", "shared", "small"] {
+        let start = target.map(kind, 4 * MIB);
+        target.write(start, 4 * MIB);
+        if kind == "shared" {
+            let again = target.request(&format!("again {start} {}", 4 * MIB));
+            target.read(again, 4 * MIB);
+        }
+        // The last one is without permission.
+        target.request(&format!("{} {start} {MIB}", if kind == "small" { "forbid" } else { "unprotect" }));
+    }
+    // The zero page is no resident memory.
+    let read = target.map("small", MIB);
+    target.read(read, MIB);
+    update(&mut probe, &[&target]);
+    let blocks = survey(&mut probe, &target);
+    let mut second = 0;
+    probe.survey().unwrap().second_views(space(&target).id, &mut |_, pages| second += pages.count() as u64);
+    assert_eq!(second, 4 * MIB / PAGE);
+    let found = PAGE * (counts(&blocks, 0..u64::MAX).0 as u64 + second);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", target.pid())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    let resident = resident.unwrap().parse::<u64>().unwrap() * 1024;
+    // The kernel counts the page of [vdso].
+    assert!(found.abs_diff(resident) * 100 <= resident, "{found} of {resident} bytes");
+}
+
+#[test]
 fn a_huge_page_is_one_and_is_never_split() {
     const SIZE: u64 = 8 * MIB;
     let mut probe = or_skip!(open_private());
