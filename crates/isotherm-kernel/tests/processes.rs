@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::AddressSpace;
 use isotherm_kernel::cgroup::of_process;
 use isotherm_kernel::{NamePattern, Process, Processes, Rest, Selection, Selector, Stop, TargetError, Waiter, Woken};
+use isotherm_testing::or_skip;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A child that is killed when the test ends. Descendants that read from the test end too.
@@ -126,6 +127,58 @@ fn descendants_join_and_leave() {
     assert_eq!(process_table.members().len(), 1);
     shell.end();
     assert!(ids(&mut processes).is_empty());
+}
+
+/// Starts a child, and for each line of the input ends it and starts another one with the same process ID, which it
+/// prints, or -1 if it must not choose the ID. A child ends when its pipe does.
+const SAME_ID: &str = r#"
+import ctypes, os, signal, struct, sys
+libc = ctypes.CDLL(None)
+def start(pid):
+    # clone3(2) with set_tid
+    tid = ctypes.c_int(pid)
+    chosen = (ctypes.addressof(tid), 1) if pid else (0, 0)
+    arguments = struct.pack('10Q', 0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, *chosen)
+    reader, writer = os.pipe()
+    child = libc.syscall(435, ctypes.c_char_p(arguments), len(arguments))
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    return child, writer
+pid, writer = start(0)
+for line in sys.stdin:
+    if pid > 0:
+        os.close(writer)
+        os.waitpid(pid, 0)
+        pid, writer = start(pid)
+    print(pid, flush=True)
+"#;
+
+#[test]
+fn a_process_id_that_is_used_again_within_a_clock_tick_is_of_the_new_process() {
+    let mut python = ChildGuard::start("python3", &["-c", SAME_ID]);
+    let mut output = BufReader::new(python.0.stdout.take().unwrap()).lines();
+    let mut processes = Processes::new([python.id()], true).unwrap();
+    let table = processes.process_table();
+    let mut last = None;
+    // Whether the new child started in the same tick as the one before it.
+    let mut is_same_tick = || {
+        std::io::Write::write_all(python.0.stdin.as_mut().unwrap(), b"\n").unwrap();
+        let pid = output.next().unwrap().unwrap().parse::<u32>().map_err(|_| "only root may choose a process ID")?;
+        processes.read_targets().unwrap();
+        let members = table.members();
+        let child = members.iter().find(|(id, _)| id.pid() == Some(pid));
+        let (id, member) = child.expect("the new child is watched");
+        assert!(!member.process.has_ended() && member.process.mappings().is_ok());
+        Ok::<bool, &str>(last.replace(*id) == Some(*id))
+    };
+    for _ in 0..500 {
+        if or_skip!(is_same_tick()) {
+            break;
+        }
+    }
 }
 
 #[test]

@@ -129,8 +129,8 @@ impl PerfMapFile {
         Self { pid, stamp: None, map: PerfMap::default() }
     }
 
-    /// The functions in it now. None if there is no such file, or if it cannot be read. Compilers append to the file, so
-    /// only the end is read of a file that goes on as it was.
+    /// The functions in it now. None if there is no such file, or if it cannot be read. Compilers append to the file,
+    /// so only the end is read of a file that goes on as it was.
     pub(super) fn read(&mut self) -> &PerfMap {
         let path = path(self.pid);
         // Other kinds of files are passed over: the process chooses what is there.

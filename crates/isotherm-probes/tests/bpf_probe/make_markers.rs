@@ -34,8 +34,8 @@ unsafe fn by_userfaultfd(kind: &str, [start, size]: [u64; 2]) -> io::Result<()> 
     let features = UFFD_FEATURES.iter().find(|(name, _)| *name == kind).unwrap().1;
     // Registered for missing pages, or for protection.
     let mode = if kind == "poison" { 1 } else { 2 };
-    // SAFETY: the arguments are numbers, and arrays as long as the requests say. The descriptor stays open: with its end
-    // the markers would go.
+    // SAFETY: the arguments are numbers, and arrays as long as the requests say. The descriptor stays open, because the
+    // markers go with it.
     unsafe {
         let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
         done(fd)?;
