@@ -41,7 +41,7 @@ table! {
     struct Row, RowBuilder, RowReader {
         /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations` or `missed`
         "kind" => kind: Arc<str>,
-        /// nanoseconds since the start of the run; rows are in the order of time
+        /// nanoseconds since the start of the run, also while the machine is suspended; rows are in the order of time
         "time_ns" => time_ns: u64,
         /// the aggregation interval in force, in nanoseconds
         "aggregation_ns" => aggregation_ns: Option<u64>,
