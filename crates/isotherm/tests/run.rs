@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, bpf_works, eventually, signal};
 use isotherm_core::scheme::Report;
@@ -95,6 +95,48 @@ fn schemes_act_on_the_memory_that_they_select_and_the_recording_contains_it() {
     let (_, memory) = activities[activities.len() / 2].memory[0];
     assert!((100 * MIB..200 * MIB).contains(&memory.resident), "{memory:?}");
     assert!(activities[0].system.free > 0 && activities[0].system.free < activities[0].system.total);
+}
+
+/// Runs this script in a mount namespace of its own, where the directory `small` is a file system of 256 KiB. An error is
+/// the reason to skip the test.
+fn on_a_small_disk(place: &Place, script: &str) -> Result<Ran, String> {
+    std::fs::create_dir_all(place.path("small")).unwrap();
+    let small = "mount -t tmpfs -o size=256k none small";
+    let namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, ISOTHERM]).current_dir(place.dir.path());
+        command.output()
+    };
+    match namespace(small) {
+        Ok(output) if output.status.success() => {}
+        failed => return Err(format!("no file system can be mounted in a namespace: {failed:?}")),
+    }
+    Ok(Ran::new(namespace(&format!("{small} && {script}")).unwrap()))
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_of_a_run_and_not_the_acting_unless_it_is_needed() {
+    or_skip!(bpf_works());
+    let place = place(HOT);
+    let run = "\"$0\" run -s mine.yaml --cpu-budget 20% --intervals fixed -r small/a.rec";
+    let workload = "-- \"$0\" workload hot.toml --time 8s";
+    let script = format!("{run} {workload}; status=$?; cp small/a.rec acted.rec; exit $status");
+    let ran = or_skip!(on_a_small_disk(&place, &script));
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(ran.err.contains("small/a.rec") && ran.err.contains("No space left on device"), "{}", ran.err);
+    assert_eq!(ran.err.matches("the run goes on without it").count(), 1, "{}", ran.err);
+    // What was recorded before is there, and the schemes have gone on.
+    let recorded = last_report(&place);
+    let summary = ran.err.lines().find(|line| line.contains("snapshots in ")).unwrap();
+    assert!(summary.ends_with(" in 8 s") || summary.contains(" in 8."), "{summary}");
+    assert!(ran.err.contains("hot (stat): "), "{}", ran.err);
+    let until = activities(&place).last().unwrap().time;
+    assert!(until.as_secs() < 8 && recorded.total.applications < 16, "{until:?}");
+
+    let script = format!("{run} --record-needed {workload}");
+    let ran = on_a_small_disk(&place, &script).unwrap();
+    assert_eq!(ran.status, 1, "{}", ran.err);
+    assert!(ran.err.contains("No space left on device"), "{}", ran.err);
 }
 
 #[test]
