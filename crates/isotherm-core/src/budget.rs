@@ -109,6 +109,14 @@ const MOST_SAMPLES: f64 = 0.5;
 /// The least part of the budget that surveys may take, if other work takes most of it.
 const LEAST_SURVEYS: f64 = 0.25;
 
+/// The part of the budget that the panel may take.
+const PANEL: f64 = 0.4;
+
+/// Drawing pages of the panel takes so many seconds of the budget at once at most, and within [`START`] so many seconds
+/// of [`START_SHARE`].
+const DRAW: f64 = 1.0;
+const START_DRAW: f64 = 2.0;
+
 /// The least time from a survey to the next.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -453,6 +461,8 @@ impl Controller {
             set_again: self.budget.set_again,
             clears: self.clears(share),
             clear_page: self.clear_page(),
+            panel: PANEL * self.budget.cpu,
+            draw: Duration::from_secs_f64(if is_start { START_DRAW * START_SHARE } else { DRAW * self.budget.cpu }),
         }
     }
 

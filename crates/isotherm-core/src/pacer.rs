@@ -143,7 +143,7 @@ impl Pacer {
     /// How much of `cpu`, which a step took that did `work`, was not spent on rounds.
     pub fn without_rounds(&self, work: StepWork, cpu: Duration) -> Duration {
         // A round beside other work took what a round takes.
-        let does_more = work.updated || work.joined > 0 || work.survey.is_some();
+        let does_more = work.updated || work.joined > 0 || work.survey.is_some() || work.panel;
         match (work.rounds(), does_more) {
             (0.0, _) => cpu,
             (_, false) => Duration::ZERO,

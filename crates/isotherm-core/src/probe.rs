@@ -1,7 +1,7 @@
 //! Probes: a way to learn whether a page was accessed.
 
 use crate::survey::{MappingSurvey, Survey};
-use crate::{BoxError, TargetId, TargetSpace};
+use crate::{BoxError, PageProbe, TargetId, TargetSpace};
 
 /// One page that is cleared and read in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,11 @@ pub trait AccessProbe {
         None
     }
 
+    /// A way to read and clear single pages at any time, for the panel. `None`, the default, if there is none.
+    fn pages(&mut self) -> Option<&mut dyn PageProbe> {
+        None
+    }
+
     /// The survey of all mappings that goes with a probe that does not know pages. `None`, the default, if it has none.
     fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {
         None
@@ -125,6 +130,10 @@ impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
 
     fn survey(&mut self) -> Option<&mut dyn Survey> {
         (**self).survey()
+    }
+
+    fn pages(&mut self) -> Option<&mut dyn PageProbe> {
+        (**self).pages()
     }
 
     fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {

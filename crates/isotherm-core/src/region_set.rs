@@ -41,7 +41,7 @@ impl TargetRegions {
     }
 
     /// All pages that are known.
-    fn pages(&self) -> Option<&Arc<PageHistory>> {
+    pub(crate) fn pages(&self) -> Option<&Arc<PageHistory>> {
         self.with_new_pages.as_ref().or(self.history.as_ref())
     }
 

@@ -1,7 +1,7 @@
 //! Sinks: where the monitor hands its results. A sink never changes the monitor.
 
 use crate::survey::SurveySnapshot;
-use crate::{BoxError, Snapshot, TargetSpace};
+use crate::{BoxError, PanelSnapshot, Snapshot, TargetSpace};
 
 /// The work of one sampling round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,14 @@ pub trait Sink {
     /// # Errors
     /// An error ends the run.
     fn surveyed(&mut self, _survey: &SurveySnapshot) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// Takes what the panel says, after each of its readings but the first.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn panel_read(&mut self, _panel: &PanelSnapshot) -> Result<(), BoxError> {
         Ok(())
     }
 

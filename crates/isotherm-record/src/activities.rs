@@ -47,7 +47,7 @@ impl ActivityReader {
                 self.identities.take(rows, index)?;
                 Ok(None)
             }
-            Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Unknown => Ok(None),
+            Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => Ok(None),
         }
     }
 }

@@ -90,7 +90,7 @@ impl AllocationReader {
                 self.identities.take(rows, index)?;
                 Ok(None)
             }
-            Kind::Activity | Kind::Mark | Kind::Missed | Kind::Unknown => Ok(None),
+            Kind::Activity | Kind::Mark | Kind::Missed | Kind::Panel | Kind::Unknown => Ok(None),
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) const MISSED_COLUMNS: [&str; 3] = ["kind", "time_ns", MISSED];
 pub(crate) const ALLOCATIONS: &str = "allocations";
 /// The columns that calls are read from: their own, and those of rows that say which targets the calls are of.
 pub(crate) const ALLOCATION_COLUMNS: [&str; 5] = ["kind", "time_ns", "id", "target", ALLOCATIONS];
+/// The `kind` of a row that says how much memory is in use.
+pub(crate) const PANEL: &str = "panel";
 /// The column of regions.
 pub(crate) const REGIONS: &str = "regions";
 /// The columns of a region that say what a survey found in it.
@@ -39,7 +41,7 @@ pub(crate) const REGION_PAGES: [&str; 5] =
 table! {
     /// A row.
     struct Row, RowBuilder, RowReader {
-        /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations` or `missed`
+        /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations`, `missed` or `panel`
         "kind" => kind: Arc<str>,
         /// nanoseconds since the start of the run, also while the machine is suspended; rows are in the order of time
         "time_ns" => time_ns: u64,
@@ -68,6 +70,8 @@ table! {
         "allocations" => allocations: Option<Allocations>,
         /// what the recorder could not take in; not null in rows of this kind only
         "missed" => missed: Option<Missed>,
+        /// how much memory is in use, with bounds; not null in rows of this kind only
+        "panel" => panel: Option<Panel>,
     }
 }
 
@@ -598,6 +602,65 @@ table! {
     }
 }
 
+table! {
+    /// How much memory is in use, as a reading of the panel has found it.
+    struct Panel, PanelBuilder, PanelReader {
+        /// when the panel was read, in nanoseconds since the start of the run
+        "time_ns" => time_ns: u64,
+        /// the time since the reading before; shorter windows hold what was accessed within this time
+        "interval_ns" => interval_ns: u64,
+        /// how long the panel has been watched; longer windows hold what was accessed within this time
+        "observed_ns" => observed_ns: u64,
+        /// how many pages were read
+        "reads" => reads: u64,
+        /// how many accessed bits were cleared
+        "clears" => clears: u64,
+        /// the windows of time before the reading
+        "windows_ns" => windows_ns: Vec<u64>,
+        /// the memory of all targets together that was accessed within each window; what several of them map counts
+        /// once
+        "total" => total: Vec<Estimate>,
+        /// the targets
+        "targets" => targets: Vec<TargetPanel>,
+    }
+}
+
+table! {
+    /// An estimate with bounds that hold the true number in 19 of 20 cases.
+    struct Estimate, EstimateBuilder, EstimateReader {
+        /// the lower bound, with memory of which nothing is known as not accessed
+        "low_bytes" => low_bytes: u64,
+        /// the most likely number
+        "bytes" => bytes: u64,
+        /// the upper bound, with memory of which nothing is known as accessed
+        "high_bytes" => high_bytes: u64,
+    }
+}
+
+table! {
+    /// How much memory of a target is in use.
+    struct TargetPanel, TargetPanelBuilder, TargetPanelReader {
+        /// the target
+        "id" => id: Id,
+        /// what was accessed within each window
+        "within" => within: Vec<Estimate>,
+        /// the mappings of which the panel has at least 100 pages
+        "mappings" => mappings: Vec<MappingPanel>,
+    }
+}
+
+table! {
+    /// How much memory of a mapping is in use.
+    struct MappingPanel, MappingPanelBuilder, MappingPanelReader {
+        /// the first address
+        "start" => start: u64,
+        /// the address after the last
+        "end" => end: u64,
+        /// what was accessed within each window
+        "within" => within: Vec<Estimate>,
+    }
+}
+
 impl Row {
     /// A row that says nothing but what it is and when.
     pub(crate) fn new(kind: &str, time_ns: u64) -> Self {
@@ -616,6 +679,7 @@ impl Row {
             mark: None,
             allocations: None,
             missed: None,
+            panel: None,
         }
     }
 
@@ -634,6 +698,15 @@ impl Row {
             + mark
             + self.survey.as_ref().map_or(0, Survey::bytes)
             + allocations
+            + self.panel.as_ref().map_or(0, Panel::bytes)
+    }
+}
+
+impl Panel {
+    fn bytes(&self) -> usize {
+        let window = size_of::<Estimate>() * self.windows_ns.len();
+        let target = |target: &TargetPanel| 24 + window + target.mappings.len() * (16 + window);
+        64 + window + self.targets.iter().map(target).sum::<usize>()
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) enum Kind {
     Mark,
     Allocations,
     Missed,
+    Panel,
     /// Of a later version, to be passed over.
     Unknown,
 }
@@ -81,6 +82,7 @@ impl Rows {
                 columns::MARK => Kind::Mark,
                 columns::ALLOCATIONS => Kind::Allocations,
                 columns::MISSED => Kind::Missed,
+                columns::PANEL => Kind::Panel,
                 _ => Kind::Unknown,
             },
             Self::Legacy(rows) if rows.activity.is_set(index) => Kind::Activity,

@@ -33,6 +33,7 @@ mod message;
 mod missed;
 mod model;
 mod output;
+mod panel;
 mod permissions;
 mod reader;
 mod rows;
@@ -64,6 +65,7 @@ pub use model::{
     Activity, Budget, Cost, Header, Host, NotAfforded, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo,
     TargetInfos,
 };
+pub use panel::Panels;
 pub use permissions::permission_letters;
 pub use reader::Recording;
 pub use schema::Contents;

@@ -21,8 +21,8 @@ use crate::message::{Checksum, Fault, Found, Message, corrected_first, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
 use crate::{
-    Activities, AllocationBatches, Contents, FORMAT, Header, Marks, MissedRows, RecordError, Snapshots, Surveys,
-    columns, foreign,
+    Activities, AllocationBatches, Contents, FORMAT, Header, Marks, MissedRows, Panels, RecordError, Snapshots,
+    Surveys, columns, foreign,
 };
 
 /// A recording that is open for reading. Several passes over it are possible, also at the same time.
@@ -151,7 +151,9 @@ impl Recording {
                 Ok(match rows.kind(index) {
                     Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
                     Kind::Survey => rows.row(index).survey.map(|survey| Duration::from_nanos(survey.time_ns)),
-                    Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Unknown => None,
+                    Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => {
+                        None
+                    }
                 })
             })
         })
@@ -198,6 +200,15 @@ impl Recording {
     /// None at present. Errors of reading come with the items.
     pub fn missed(&self) -> Result<MissedRows, RecordError> {
         Ok(MissedRows::new(self.source.clone()))
+    }
+
+    /// How much memory was in use, about each second from the start, with one batch in memory at a time. A recording
+    /// without surveys has none.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the readings of the panel.
+    pub fn panels(&self) -> Result<Panels, RecordError> {
+        Ok(Panels::new(self.source.clone()))
     }
 
     /// What the recording has a column for, be it used or not.

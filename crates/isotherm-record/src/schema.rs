@@ -22,7 +22,7 @@ const MAX_COLUMNS: usize = 4096;
 pub struct Contents {
     /// Activities.
     pub activities: bool,
-    /// Surveys, and the present bytes of regions.
+    /// Surveys, the present bytes of regions, and readings of the panel.
     pub surveys: bool,
     /// Marks.
     pub marks: bool,
@@ -46,7 +46,7 @@ pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serd
     let fields = columns::Row::fields();
     let written = fields.iter().filter_map(|field| match &**field.name() {
         columns::ACTIVITY if !contents.activities => None,
-        columns::SURVEY if !contents.surveys => None,
+        columns::SURVEY | columns::PANEL if !contents.surveys => None,
         columns::MARK if !contents.marks => None,
         columns::ALLOCATIONS if !contents.allocations => None,
         columns::MISSED if !contents.missed => None,

@@ -120,7 +120,7 @@ impl SurveyReader {
                 }
                 Ok(None)
             }
-            Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Unknown => Ok(None),
+            Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => Ok(None),
         }
     }
 

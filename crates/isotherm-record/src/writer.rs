@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use isotherm_core::survey::TargetSurvey;
-use isotherm_core::{Allocations, Mapping, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{Allocations, Mapping, PanelSnapshot, Snapshot, TargetId, TargetSnapshot};
 use isotherm_output::OutputFile;
 
 use crate::columns::{self, RowBuilder};
@@ -23,7 +23,7 @@ use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
     Activity, Contents, Cost, Header, Mark, Missed, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity,
-    allocations, check, schema, survey,
+    allocations, check, panel, schema, survey,
 };
 
 /// How much time of a recording is buffered at most before it is handed to the kernel.
@@ -73,6 +73,8 @@ pub struct Recorder {
     last_allocations: Duration,
     /// The time of the last thing that is missing.
     last_missed: Duration,
+    /// The time of the last reading of the panel.
+    last_panel: Duration,
     finished: bool,
 }
 
@@ -152,6 +154,7 @@ impl Recorder {
             last_mark: Duration::ZERO,
             last_allocations: Duration::ZERO,
             last_missed: Duration::ZERO,
+            last_panel: Duration::ZERO,
             finished: false,
         };
         recorder.append(&start)?;
@@ -263,6 +266,26 @@ impl Recorder {
             ..columns::Row::new(columns::MARK, nanoseconds(self.last))
         });
         self.hand_over_at(mark.time)
+    }
+
+    /// Adds a reading of the panel. It may be older or newer than the snapshots that are written before and after it.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the reading is older than the one
+    /// before it, or the recording has no column for surveys ([`Recorder::create_with`]). It is not written then.
+    pub fn write_panel(&mut self, found: &PanelSnapshot) -> Result<(), RecordError> {
+        if !self.contents.surveys {
+            return Err(self.not_encoded("it was created without a column for surveys"));
+        }
+        if found.time < self.last_panel {
+            return Err(self.not_encoded("a reading of the panel is older than the one before it"));
+        }
+        self.last_panel = found.time;
+        self.rows.push(&columns::Row {
+            panel: Some(panel::to_column(found, self.from_boot)),
+            ..columns::Row::new(columns::PANEL, nanoseconds(self.last))
+        });
+        self.hand_over_at(found.time)
     }
 
     fn write_surveyed(

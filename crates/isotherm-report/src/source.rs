@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
-use isotherm_core::{AddrRange, Allocations, BoxError, Mapping, RegionSnapshot, TargetId, is_memory, units};
+use isotherm_core::{
+    AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, is_memory, units,
+};
 use isotherm_record::{
     Activity, Ending, Header, Mark, Missed, Part, Recording, Row, SnapshotRecord, SurveyRecord, pid_column,
 };
@@ -31,6 +33,9 @@ pub type AllocationBatches<'a> = Box<dyn Iterator<Item = Result<Allocations, Box
 
 /// What the recorder could not take in, of one walk over a source.
 pub type MissedRows<'a> = Box<dyn Iterator<Item = Result<Missed, BoxError>> + 'a>;
+
+/// How much memory was in use, about each second, of one walk over a source.
+pub type Panels<'a> = Box<dyn Iterator<Item = Result<PanelSnapshot, BoxError>> + 'a>;
 
 /// A recording, or something like it, whose rows can be read several times.
 pub trait Source {
@@ -81,6 +86,14 @@ pub trait Source {
     /// # Errors
     /// If it cannot be read, at once or at any item.
     fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    /// How much memory was in use, about each second, in the order of time. Empty if the run had no panel.
+    ///
+    /// # Errors
+    /// If it cannot be read, at once or at any item.
+    fn panels(&self) -> Result<Panels<'_>, BoxError> {
         Ok(Box::new(std::iter::empty()))
     }
 
@@ -135,6 +148,10 @@ impl Source for Recording {
 
     fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
         Ok(Box::new(self.missed()?.map(|missed| Ok(missed?))))
+    }
+
+    fn panels(&self) -> Result<Panels<'_>, BoxError> {
+        Ok(Box::new(self.panels()?.map(|found| Ok(found?))))
     }
 
     fn cut_short(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Returns, Scheme};
-use isotherm_core::{Allocations, Attributes, Pace};
+use isotherm_core::{Allocations, Attributes, Pace, PanelSnapshot};
 use isotherm_record::{Activity, Cost, Mark, MissedKind, NotAfforded, SnapshotRecord, SurveyRecord, TargetInfos};
 
 use crate::RunError;
@@ -25,6 +25,9 @@ pub enum Event {
     Snapshot(Arc<SnapshotRecord>),
     /// What a survey of all pages found, about once a survey interval; none if there are no surveys.
     Survey(Arc<SurveyRecord>),
+    /// How much memory is in use, with bounds, about once a second from the first second on; none without surveys, or
+    /// if the probe cannot read single pages.
+    Panel(Arc<PanelSnapshot>),
     /// What the schemes have done since the start, and the memory in use; about once a second while schemes run.
     Activity(Arc<Activity>),
     /// A named moment of the run ([`Control::mark`](crate::Control::mark)).
@@ -53,6 +56,7 @@ impl Event {
         match self {
             Self::Snapshot(record) => Some(record.snapshot.time),
             Self::Survey(record) => Some(record.survey.time),
+            Self::Panel(panel) => Some(panel.time),
             Self::Activity(activity) => Some(activity.time),
             Self::Mark(mark) => Some(mark.time),
             Self::Allocations(batch) => Some(batch.time),
@@ -71,6 +75,7 @@ impl Event {
         match self {
             Self::Snapshot(record) => change(&mut Arc::make_mut(record).snapshot.time),
             Self::Survey(record) => change(&mut Arc::make_mut(record).survey.time),
+            Self::Panel(panel) => change(&mut Arc::make_mut(panel).time),
             Self::Activity(activity) => {
                 let activity = Arc::make_mut(activity);
                 change(&mut activity.time);

@@ -77,6 +77,7 @@ impl EventSink for RecordingSink {
             }
             Event::Snapshot(record) => recorder.write(record)?,
             Event::Survey(survey) => recorder.write_survey(survey)?,
+            Event::Panel(panel) => recorder.write_panel(panel)?,
             Event::Activity(activity) => recorder.write_activity(activity)?,
             Event::Mark(mark) => recorder.write_mark(mark)?,
             Event::Allocations(found) => recorder.write_allocations(found)?,

@@ -56,6 +56,8 @@ const UNBOUNDED: SurveySettings = SurveySettings {
     set_again: Duration::from_nanos(400),
     clears: f64::INFINITY,
     clear_page: 0.016,
+    panel: 1.0,
+    draw: Duration::MAX,
 };
 
 /// 3 MiB that are touched once a second, in a mapping of 256 MiB: too slowly for samples of 5 ms.

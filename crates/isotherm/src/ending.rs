@@ -71,6 +71,7 @@ impl Ending {
             | Event::Activity(_)
             | Event::Mark(_)
             | Event::Allocations(_)
+            | Event::Panel(_)
             | Event::Pace { .. }
             | Event::Notice(_)
             | Event::End(_) => {}

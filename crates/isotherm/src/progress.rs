@@ -75,6 +75,7 @@ impl Progress {
             Event::Survey(_)
             | Event::Mark(_)
             | Event::Allocations(_)
+            | Event::Panel(_)
             | Event::Pace { .. }
             | Event::Notice(_)
             | Event::Targets(_)

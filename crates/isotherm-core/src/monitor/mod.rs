@@ -2,6 +2,7 @@
 
 mod aggregations;
 mod mapping_survey;
+mod panel;
 mod rounds;
 mod survey;
 
@@ -11,11 +12,13 @@ use std::time::Duration;
 use rand::Rng;
 use thiserror::Error;
 
+use crate::panel::Panel;
 use crate::region_set::RegionSet;
 use crate::survey::{CountedOnce, MappingHistories, SurveyPlan, SurveySettings};
 use crate::{
     AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetId, TargetSpace,
 };
+use panel::PanelBuffers;
 use rounds::Round;
 use survey::{Blocks, Pass};
 
@@ -106,6 +109,9 @@ pub struct Monitor<S, P, K, R> {
     survey: Option<SurveyPlan>,
     /// The survey that is under way.
     pass: Option<Pass>,
+    panel: Panel,
+    /// Whether there is a panel.
+    has_panel: bool,
     /// What earlier surveys have found, if they are by mapping.
     mapping_histories: MappingHistories,
     /// When the last survey of pages ended.
@@ -124,6 +130,7 @@ pub struct Monitor<S, P, K, R> {
     samples: Vec<Sample>,
     answers: Vec<Observation>,
     blocks: Blocks,
+    panel_buffers: PanelBuffers,
     once: CountedOnce,
     snapshot: Snapshot,
 }
@@ -154,6 +161,8 @@ pub struct StepWork {
     pub looked: bool,
     /// How many targets joined in that reading or look.
     pub joined: usize,
+    /// Whether the panel was read.
+    pub panel: bool,
 }
 
 /// What a part of a survey did.
@@ -197,6 +206,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             clears: 0,
             survey: None,
             pass: None,
+            panel: Panel::default(),
+            has_panel: false,
             mapping_histories: MappingHistories::default(),
             surveyed: None,
             work: StepWork::default(),
@@ -207,6 +218,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             samples: Vec::new(),
             answers: Vec::new(),
             blocks: Vec::new(),
+            panel_buffers: PanelBuffers::default(),
             once: CountedOnce::default(),
             snapshot: Snapshot::default(),
         }
@@ -331,6 +343,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if let Some(first) = first {
             self.sink.surveyed(&first).map_err(MonitorError::Sink)?;
         }
+        self.read_panel(now)?;
         self.begin_round(now)?;
         Ok(self.next(now))
     }
@@ -374,6 +387,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             Some(_) if is_update_due => self.refresh(now)?,
             _ => self.join(joined, now)?,
         }
+        if self.panel_due().is_some_and(|due| now >= due) {
+            if !round_is_over {
+                self.look_at_samples()?;
+            }
+            self.read_panel(now)?;
+        }
         if round_is_over {
             self.begin_round(now)?;
         }
@@ -411,6 +430,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;
         self.pass = None;
+        self.panel = Panel::default();
         self.mapping_histories = MappingHistories::default();
         self.surveyed = None;
         match &mut self.survey {
@@ -441,7 +461,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         let mut due = self.round.due;
         let survey = self.survey.as_ref().map(SurveyPlan::due);
-        for other in survey.into_iter().chain([self.update_due()]).chain(self.look_due()) {
+        for other in survey.into_iter().chain([self.update_due()]).chain(self.look_due()).chain(self.panel_due()) {
             // What is due shortly before a round is over waits for it, to save a wake-up.
             if other + SHORTLY.min(self.attributes.sampling()) < due {
                 due = other;

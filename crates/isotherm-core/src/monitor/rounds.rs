@@ -41,6 +41,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if self.samples.is_empty() {
             return Ok(());
         }
+        self.look_beside_samples()?;
         self.probe.clear(&self.samples).map_err(MonitorError::Probe)
     }
 

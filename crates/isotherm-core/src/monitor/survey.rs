@@ -12,7 +12,7 @@ use crate::survey::{
     PageHistory, PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain,
     Windows,
 };
-use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
+use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink, TargetId, TargetSpace};
 
 /// A target that was read to its end.
 struct Surveyed {
@@ -259,12 +259,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 
     /// The CPU time that the monitor has taken so far. `None` if it is not measured.
-    fn cpu_time(&mut self) -> Option<Duration> {
+    pub(super) fn cpu_time(&mut self) -> Option<Duration> {
         self.cpu_clock.as_mut().map(|clock| clock())
     }
 
     /// The CPU time since `began`.
-    fn cpu_since(&mut self, began: Option<Duration>) -> Option<Duration> {
+    pub(super) fn cpu_since(&mut self, began: Option<Duration>) -> Option<Duration> {
         Some(self.cpu_time()?.saturating_sub(began?))
     }
 
@@ -372,13 +372,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Clears what was chosen of the part under way, as much as this step may. If nothing is left, ends the part.
     fn clear_part(&mut self, pass: &mut Pass, reading: &mut Reading, left: &mut Left) -> Result<(), MonitorError> {
+        let rest = reading.chosen.split_off(left.clear(&reading.chosen));
+        let mut chosen = std::mem::replace(&mut reading.chosen, rest);
+        self.look_among(reading.space.id, &chosen)?;
         let Some(survey) = self.probe.survey() else {
             reading.has_part = false;
             return Ok(());
         };
-        let rest = reading.chosen.split_off(left.clear(&reading.chosen));
-        let mut chosen = std::mem::replace(&mut reading.chosen, rest);
         pass.cost.clears += survey.clear(reading.space.id, &mut chosen).map_err(MonitorError::Probe)?;
+        self.panel.surveyed(reading.space.id, &chosen);
         reading.update.note_cleared(&chosen);
         if reading.chosen.is_empty() {
             reading.update.end_part(&reading.space.mappings);
@@ -422,6 +424,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             None if surveyed.len() > 1 => (None, Vec::new()),
             None => (Some(TotalSums { sums: all.sums, shared: 0 }), by_node),
         };
+        let counted = total.map_or(0, |total: TotalSums| all.sums.present.saturating_sub(total.sums.present));
+        self.panel.shares(counted / PAGE_SIZE);
         let before = self.regions.present();
         self.regions.follow(surveyed, &self.attributes);
         if before > 0 {

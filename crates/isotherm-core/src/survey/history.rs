@@ -261,6 +261,11 @@ impl PageHistory {
         self.ranges(range, |block| block.unobservable & block.present)
     }
 
+    /// The blocks that have a part of `range`, each with its start and its present pages.
+    pub(crate) fn present_pages(&self, range: AddrRange) -> impl Iterator<Item = (u64, PageBits)> {
+        self.blocks_in(range).map(move |block| (block.start, block.present & block.within(range)))
+    }
+
     /// The parts of `range` in blocks that have a present page.
     pub fn present_blocks(&self, range: AddrRange) -> Vec<AddrRange> {
         self.ranges(range, |block| if block.present.is_empty() { PageBits::NONE } else { PageBits::ALL })

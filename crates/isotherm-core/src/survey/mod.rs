@@ -63,7 +63,7 @@ pub use states::BlockStates;
 pub use sums::{MappingSums, PageSums, TotalSums};
 pub use update::HistoryUpdate;
 pub use windows::WINDOWS;
-pub(crate) use windows::{Begun, Windows};
+pub(crate) use windows::{Begun, LONGEST_WINDOW, Windows};
 
 use crate::{AddrRange, BoxError, PAGE_SIZE, TargetId, TargetSpace};
 

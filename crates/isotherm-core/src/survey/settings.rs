@@ -31,6 +31,10 @@ pub struct SurveySettings {
     pub clears: f64,
     /// How many blocks are read in the time in which a page is cleared.
     pub clear_page: f64,
+    /// The share of one CPU that the panel may take.
+    pub panel: f64,
+    /// The CPU time that drawing more pages of the panel may take at once.
+    pub draw: Duration,
 }
 
 /// What it costs a target to set the accessed bit of a page of 4 KiB again: 0.35 to 0.4 µs, measured in November 2026
@@ -62,6 +66,8 @@ impl Default for SurveySettings {
             set_again: SET_AGAIN,
             clears: f64::INFINITY,
             clear_page: CLEAR_PAGE,
+            panel: 1.0,
+            draw: Duration::MAX,
         }
     }
 }

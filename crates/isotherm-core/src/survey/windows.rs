@@ -19,7 +19,7 @@ pub const WINDOWS: [Duration; 10] = [
 ];
 
 /// The longest window.
-pub(super) const LONGEST_WINDOW: Duration = WINDOWS[COUNT - 1];
+pub(crate) const LONGEST_WINDOW: Duration = WINDOWS[COUNT - 1];
 
 /// The number of windows.
 pub(super) const COUNT: usize = WINDOWS.len();

@@ -185,6 +185,7 @@ impl World {
             updated: updates,
             joined: 0,
             looked: false,
+            panel: false,
         };
         self.account(Duration::from_secs_f64(all), work);
         if updates {

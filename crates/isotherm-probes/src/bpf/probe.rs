@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isotherm_core::survey::Survey;
-use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
+use isotherm_core::{AccessProbe, BoxError, Observation, PageProbe, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
@@ -45,10 +45,10 @@ pub struct BpfProbe {
     pub(super) nodes: PageNodes,
     pub(super) shared: (SharedMemory, SharedLimits),
     /// For each sample of the last clear, whether it cannot be observed.
-    unobservable: Vec<bool>,
+    pub(super) unobservable: Vec<bool>,
     // The buffers below are kept between rounds, so that a round allocates nothing.
     slots: Vec<Option<usize>>,
-    leaves: Vec<Leaf>,
+    pub(super) leaves: Vec<Leaf>,
     requests: Vec<Request>,
     unchanged: Vec<Request>,
 }
@@ -229,7 +229,7 @@ impl BpfProbe {
     }
 
     /// Looks up all samples. Puts their targets into `slots` and their entries into `leaves`.
-    fn look_up(&mut self, samples: &[Sample]) -> Result<(), BpfError> {
+    pub(super) fn look_up(&mut self, samples: &[Sample]) -> Result<(), BpfError> {
         let targets = &self.targets;
         self.slots.clear();
         let mut last = None;
@@ -282,6 +282,20 @@ impl BpfProbe {
                 None => self.unobservable[index] = true,
             }
         }
+    }
+
+    /// Looks up pages, and clears those that were accessed.
+    pub(super) fn clear_looked_up(&mut self, samples: &[Sample]) -> Result<(), BpfError> {
+        self.look_up(samples)?;
+        if self.sweeps && self.sweep(samples)? {
+            self.look_up(samples)?;
+        }
+        self.plan(samples);
+        if !self.requests.is_empty() {
+            self.carry_out()?;
+            self.verify()?;
+        }
+        Ok(())
     }
 
     /// Carries out the requests, in batches.
@@ -352,16 +366,7 @@ impl AccessProbe for BpfProbe {
     }
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
-        self.look_up(samples)?;
-        if self.sweeps && self.sweep(samples)? {
-            self.look_up(samples)?;
-        }
-        self.plan(samples);
-        if !self.requests.is_empty() {
-            self.carry_out()?;
-            self.verify()?;
-        }
-        Ok(())
+        Ok(self.clear_looked_up(samples)?)
     }
 
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
@@ -389,6 +394,10 @@ impl AccessProbe for BpfProbe {
     }
 
     fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+
+    fn pages(&mut self) -> Option<&mut dyn PageProbe> {
         Some(self)
     }
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{Allocations, TargetId};
+use isotherm_core::{Allocations, PanelSnapshot, TargetId};
 
 use super::recording::{interleave, readable};
 use super::{ConvertError, of_output, open};
@@ -58,6 +58,19 @@ impl Cut {
             record.survey.forget_total();
         }
         (!record.survey.targets.is_empty()).then_some(record)
+    }
+
+    fn panel(&self, mut panel: PanelSnapshot) -> PanelSnapshot {
+        let before = panel.targets.len();
+        panel.targets.retain(|target| self.holds(target.id));
+        if panel.targets.len() < before {
+            // Which memory they share with the others is not known: both bounds are wider than they need to be.
+            panel.total = Default::default();
+            for target in &panel.targets {
+                panel.total.iter_mut().zip(target.within).for_each(|(sum, of)| *sum += of);
+            }
+        }
+        panel
     }
 
     fn activity(&self, mut activity: Activity) -> Activity {
@@ -114,6 +127,9 @@ pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, Co
     let allocations = readable(recording.allocations()?, &error).map(|found| wanted.allocations(found));
     let allocations = allocations.take_while(|found| found.time <= part.end);
 
+    let panels = readable(recording.panels()?, &error).filter(|found| holds(&part, found.time));
+    let panels = panels.map(|found| wanted.panel(found));
+
     let contents = Contents {
         activities: activities.peek().is_some(),
         marks: marks.peek().is_some(),
@@ -124,7 +140,7 @@ pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, Co
     let write = || {
         let recorder = Recorder::begin(file, &header(recording.header(), &part), contents)?;
         let mut recorder = recorder.appearing_whole();
-        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, missed)?;
+        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, (missed, panels))?;
         match (error.take(), recording.ending()) {
             (Some(error), _) => Err(error),
             (None, Ending::Whole) => recorder.finish().map(drop),

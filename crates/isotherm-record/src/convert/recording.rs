@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use isotherm_core::Allocations;
+use isotherm_core::{Allocations, PanelSnapshot};
 use isotherm_output::OutputFile;
 
 use crate::{Activity, Contents, Ending, Mark, Missed, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord};
@@ -31,6 +31,7 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
     let surveys = readable(recording.surveys()?, &error);
     let mut marks = readable(recording.marks()?, &error).peekable();
     let allocations = readable(recording.allocations()?, &error);
+    let panels = readable(recording.panels()?, &error);
     let mut missed = readable(recording.missed()?, &error).peekable();
     let contents = Contents {
         activities: activities.peek().is_some(),
@@ -39,7 +40,7 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
         ..recording.contents()
     };
     let mut recorder = Recorder::begin(output, recording.header(), contents)?.appearing_whole();
-    interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, missed)?;
+    interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, (missed, panels))?;
     let stopped = match error.take() {
         Some(error) if needs_all => return Err(error),
         stopped => stopped,
@@ -51,7 +52,8 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
     Ok(stopped)
 }
 
-/// Writes snapshots, activities, surveys, marks, calls that mapped memory and what is missing in the order of time.
+/// Writes snapshots, activities, surveys, marks, calls that mapped memory, what is missing and readings of the panel in
+/// the order of time.
 ///
 /// # Errors
 /// When they cannot be written.
@@ -62,10 +64,11 @@ pub(super) fn interleave(
     surveys: impl Iterator<Item = SurveyRecord>,
     marks: impl Iterator<Item = Mark>,
     allocations: impl Iterator<Item = Allocations>,
-    missed: impl Iterator<Item = Missed>,
+    (missed, panels): (impl Iterator<Item = Missed>, impl Iterator<Item = PanelSnapshot>),
 ) -> Result<(), RecordError> {
     let (mut activities, mut surveys, mut marks) = (activities.peekable(), surveys.peekable(), marks.peekable());
     let (mut allocations, mut missed) = (allocations.peekable(), missed.peekable());
+    let mut panels = panels.peekable();
     for record in snapshots {
         let time = record.snapshot.time;
         while let Some(activity) = activities.next_if(|activity| activity.time <= time) {
@@ -83,13 +86,17 @@ pub(super) fn interleave(
         while let Some(missed) = missed.next_if(|missed| missed.time <= time) {
             recorder.write_missed(&missed)?;
         }
+        while let Some(found) = panels.next_if(|found| found.time <= time) {
+            recorder.write_panel(&found)?;
+        }
         recorder.write(&record)?;
     }
     activities.try_for_each(|activity| recorder.write_activity(&activity))?;
     surveys.try_for_each(|survey| recorder.write_survey(&survey))?;
     marks.try_for_each(|mark| recorder.write_mark(&mark))?;
     allocations.try_for_each(|found| recorder.write_allocations(&found))?;
-    missed.try_for_each(|missed| recorder.write_missed(&missed))
+    missed.try_for_each(|missed| recorder.write_missed(&missed))?;
+    panels.try_for_each(|found| recorder.write_panel(&found))
 }
 
 /// The items up to the first error, which is kept.

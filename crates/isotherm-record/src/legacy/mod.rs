@@ -47,6 +47,7 @@ impl From<Row> for present::Row {
             mark: None,
             allocations: None,
             missed: None,
+            panel: None,
         }
     }
 }

@@ -25,7 +25,12 @@ pub(crate) fn wss(
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
     let count = units::count(sums.len() as u64);
-    let times = if wss.basis == Basis::Survey { "surveys" } else { "snapshots" };
+    let has_panel = sums.iter().any(|total| total.amount.low_bytes.is_some());
+    let times = match wss.basis {
+        Basis::Survey if has_panel => "times",
+        Basis::Survey => "surveys",
+        Basis::Samples => "snapshots",
+    };
     let head = format!("working set{of}, {}, {count} {times}", wss.meaning());
     writeln!(out, "{}", terminal.bold(&wrap(&head, terminal.width(), 0)))?;
     for line in notes(wss) {
@@ -77,7 +82,14 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
         notes.push(note);
     }
     let band = [wss.percentiles_of(|amount| amount.low_bytes), wss.percentiles_of(|amount| amount.high_bytes)];
-    if let [Some(low), Some(high)] = band {
+    if let ([Some(low), Some(high)], Basis::Survey) = (&band, wss.basis) {
+        notes.push(format!(
+            "estimated from a random part of the pages where surveys do not know all of them: {} to {} (median of the \
+             bounds, 95 %; docs/survey.md)",
+            median(low.median()),
+            median(high.median())
+        ));
+    } else if let [Some(low), Some(high)] = band {
         notes.push(format!(
             "error band of the median, 95 %: {} to {}; a survey would tell exactly (record with --survey auto)",
             median(low.median()),

@@ -45,7 +45,7 @@ pub struct Amount {
     /// Bytes of which it is not known whether they were accessed. `bytes` counts them in the same share as the rest.
     /// `None` without surveys.
     pub unknown_bytes: Option<u64>,
-    /// The lower end of the band in which `bytes` lies with a probability of 95 %. `None` with surveys.
+    /// The lower end of the band in which `bytes` lies with a probability of 95 %. `None` if a survey tells it.
     pub low_bytes: Option<u64>,
     /// The upper end of that band.
     pub high_bytes: Option<u64>,
@@ -66,7 +66,7 @@ pub struct Point {
     /// How much.
     #[serde(flatten)]
     pub amount: Amount,
-    /// Whether the window goes back to before the first survey.
+    /// Whether the window goes back to before the first survey, or much of the memory is unknown.
     pub warm_up: bool,
     /// The time for which it holds: since the snapshot or survey before.
     #[serde(skip)]
@@ -82,7 +82,8 @@ pub struct Total {
     /// How much.
     #[serde(flatten)]
     pub amount: Amount,
-    /// Whether the window goes back to before the first survey, so that the percentiles leave it out.
+    /// Whether the window goes back to before the first survey, or much of the memory is unknown, so that the
+    /// percentiles leave it out.
     pub warm_up: bool,
     /// The time for which it holds: since the snapshot or survey before.
     #[serde(skip)]

@@ -1,13 +1,24 @@
-//! The working set from surveys.
+//! The working set from surveys, and from the panel as long as surveys do not know all memory.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, WINDOWS};
+use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
+use isotherm_core::{Estimate, PanelSnapshot, TargetId};
 
 use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Selection, Source};
 use crate::surveys::{Reach, selected};
+
+/// A survey knows a target if it is not known of at most one part of so many of its memory whether it was accessed.
+const KNOWN: u64 = 100;
+
+/// With more unknown memory than one part of so many, a survey alone does not tell the working set.
+const MUCH_UNKNOWN: u64 = 10;
+
+/// The windows of readings of the panel where the survey interval is no time to go by: the longest that was observed.
+const DEFAULTS: [usize; 3] = [2, 1, 0];
 
 /// The working set from surveys. `None` if the selection has no survey.
 pub(super) fn wss(
@@ -15,11 +26,20 @@ pub(super) fn wss(
     selection: &Selection,
     window: Option<Duration>,
 ) -> Result<Option<Wss>, ReportError> {
+    let panels = panels(source, selection)?;
+    let window = match window {
+        None if !panels.is_empty() && !knows_all(source, selection)? => default_window(&panels),
+        window => window,
+    };
     let place = window.and_then(|window| WINDOWS.iter().position(|&known| known == window));
     let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
     let mut intervals = vec![];
     let mut reach = Reach::default();
     let mut once = Some(vec![]);
+    // The panel tells no interval of surveys.
+    let mut panels = panels.into_iter().filter(|_| place.is_some()).peekable();
+    let has_panels = panels.peek().is_some();
+    let mut panel = FromPanel::default();
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
         let covered = reach.of(&survey);
@@ -29,8 +49,18 @@ pub(super) fn wss(
         if !survey.interval.is_zero() {
             intervals.push((survey.interval, survey.interval.as_secs_f64()));
         }
+        while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
+            panel.take(&found, selection, place.unwrap_or(0), &mut wss, &mut once);
+        }
+        let is_known = knows(&survey, selection, KNOWN);
+        panel.surveyed(&survey, selection, is_known);
+        if has_panels && !is_known {
+            continue;
+        }
         // A window that goes back to before the first survey counts what was accessed since that only.
-        let warm_up = survey.interval.is_zero() || window.is_some_and(|window| covered < window);
+        let warm_up = survey.interval.is_zero()
+            || window.is_some_and(|window| covered < window)
+            || !knows(&survey, selection, MUCH_UNKNOWN);
         let mut all_mapped = 0;
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             let (sums, mapped) = selected(target, selection.address);
@@ -47,6 +77,9 @@ pub(super) fn wss(
             _ => once = None,
         }
     }
+    for found in panels {
+        panel.take(&found, selection, place.unwrap_or(0), &mut wss, &mut once);
+    }
     wss.once = once;
     wss.window = window.unwrap_or_else(|| Percentiles::weighted(intervals).median());
     // Intervals are not exact to the millisecond.
@@ -54,6 +87,112 @@ pub(super) fn wss(
         wss.window = Duration::from_millis((wss.window.as_micros() as u64 + 500) / 1000);
     }
     Ok((!wss.points.is_empty()).then_some(wss))
+}
+
+/// Whether of at most one part of `parts` of the selected memory it is not known whether it was accessed.
+fn knows(survey: &SurveySnapshot, selection: &Selection, parts: u64) -> bool {
+    let mut sums = PageSums::default();
+    let targets = survey.targets.iter().filter(|target| selection.holds_target(target.id));
+    targets.for_each(|target| sums.add(&selected(target, selection.address).0));
+    sums.unknown.saturating_mul(parts) <= sums.present
+}
+
+/// Whether all surveys of a selection but the first know its memory.
+fn knows_all(source: &dyn Source, selection: &Selection) -> Result<bool, ReportError> {
+    for record in source.surveys().map_err(ReportError::Source)? {
+        let survey = record.map_err(ReportError::Source)?.survey;
+        let counts = selection.holds_time(survey.time) && !survey.interval.is_zero();
+        if counts && !knows(&survey, selection, KNOWN) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The readings of the panel in a selection. A part of the addresses has none.
+fn panels(source: &dyn Source, selection: &Selection) -> Result<Vec<PanelSnapshot>, ReportError> {
+    if selection.address.is_some() {
+        return Ok(vec![]);
+    }
+    let found = source.panels().map_err(ReportError::Source)?;
+    let found = found.filter(|found| found.as_ref().map_or(true, |found| selection.holds_time(found.time)));
+    found.collect::<Result<_, _>>().map_err(ReportError::Source)
+}
+
+/// The longest window, up to 5 s, that at least half of the readings tell.
+fn default_window(panels: &[PanelSnapshot]) -> Option<Duration> {
+    let tells = |window: Duration| panels.iter().filter(|panel| is_observed(panel, window)).count() * 2 > panels.len();
+    let windows = DEFAULTS.map(|place| WINDOWS[place]);
+    windows.into_iter().find(|&window| tells(window)).or(Some(WINDOWS[0]))
+}
+
+/// Whether a reading tells the window: the panel was watched for as long, and is read as often.
+fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
+    // Readings are not exact to the millisecond.
+    panel.observed + window / 10 >= window && panel.interval <= window + window / 2
+}
+
+/// Takes the working set from the panel where surveys do not know it.
+#[derive(Default)]
+struct FromPanel {
+    /// What the last survey says of each target.
+    known: HashMap<TargetId, Amount>,
+    /// The same of all targets together.
+    total: Amount,
+    /// Whether the last survey knows all memory.
+    is_known: bool,
+    /// The time of the last reading.
+    last: Duration,
+}
+
+impl FromPanel {
+    fn surveyed(&mut self, survey: &SurveySnapshot, selection: &Selection, is_known: bool) {
+        self.is_known = is_known;
+        let of = |sums: &PageSums, mapped| Amount { unknown_bytes: None, ..amount(sums, None, mapped) };
+        self.known.clear();
+        self.total = Amount::default();
+        let mut sums = PageSums::default();
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            let (of_target, mapped) = selected(target, None);
+            sums.add(&of_target);
+            self.known.insert(target.id, of(&of_target, mapped));
+            self.total.mapped += mapped;
+        }
+        let once = survey.total.filter(|_| selection.holds_all(survey)).map_or(sums, |total| total.sums);
+        self.total = of(&once, self.total.mapped);
+    }
+
+    fn take(
+        &mut self,
+        found: &PanelSnapshot,
+        selection: &Selection,
+        place: usize,
+        wss: &mut Wss,
+        once: &mut Option<Vec<Total>>,
+    ) {
+        let (time, span) = (found.time, found.time.saturating_sub(std::mem::replace(&mut self.last, found.time)));
+        if self.is_known {
+            return;
+        }
+        let with = |known: Amount, Estimate { low, value, high }: Estimate| Amount {
+            bytes: value,
+            low_bytes: Some(low),
+            high_bytes: Some(high),
+            ..known
+        };
+        let warm_up = !is_observed(found, WINDOWS[place]);
+        for of in found.targets.iter().filter(|of| selection.holds_target(of.id)) {
+            let amount = with(self.known.get(&of.id).copied().unwrap_or_default(), of.within[place]);
+            wss.points.push(Point { time, target: of.id, amount, warm_up, span });
+        }
+        if found.targets.iter().all(|of| selection.holds_target(of.id)) {
+            if let Some(once) = once {
+                once.push(Total { time, amount: with(self.total, found.total[place]), warm_up, span });
+            }
+        } else {
+            *once = None;
+        }
+    }
 }
 
 /// `place` is that of the window; without one, the survey interval counts.

@@ -32,8 +32,8 @@ impl Held {
             }
             Event::Notice(_) => missed.count(MissedKind::Notices, Duration::ZERO, 1),
             Event::Activity(activity) => self.add_activity(activity, missed),
-            // What is in force from here on.
-            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Pace { .. } => {
+            // What is in force from here on, and how much memory is in use now: earlier readings are of the past.
+            Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Pace { .. } | Event::Panel(_) => {
                 let kind = std::mem::discriminant(&event);
                 self.events.retain(|held| std::mem::discriminant(held) != kind);
                 self.events.push(event);

@@ -28,6 +28,10 @@ pub(super) fn bytes(event: &Event) -> usize {
             let targets = record.survey.targets.iter().map(survey_bytes);
             targets.sum::<usize>() + infos_bytes(&record.infos)
         }
+        Event::Panel(panel) => {
+            let mappings = panel.targets.iter().map(|target| size_of_val(target.by_mapping.as_slice()));
+            size_of_val(&**panel) + size_of_val(panel.targets.as_slice()) + mappings.sum::<usize>()
+        }
         Event::Activity(activity) => activity_bytes(activity),
         Event::Mark(mark) => mark.text.len(),
         Event::Allocations(found) => allocations_bytes(found),

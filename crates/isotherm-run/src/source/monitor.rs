@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::survey::{PageSums, SurveySettings, SurveySnapshot};
 use isotherm_core::{
-    AccessProbe, Attributes, BoxError, Monitor, Next, Pace, PaceOptions, Pacer, Sink, Snapshot, SurveyInterval,
+    AccessProbe, Attributes, BoxError, Monitor, Next, Pace, PaceOptions, Pacer, PanelSnapshot, Sink, Snapshot,
+    SurveyInterval,
 };
 use isotherm_kernel::{ProcessTable, Waiter, Woken, monitor_cpu_time, now_since_boot};
 use isotherm_record::{Cost, NotAfforded, SnapshotRecord, SurveyRecord};
@@ -173,7 +174,7 @@ impl Driver {
             let joined = if work.looked { work.joined } else { 0 };
             monitor.set_looks(looks.looked(now, joined, cost, self.pacer.left()));
         }
-        let Found { snapshot, survey } = std::mem::take(&mut *self.found.borrow_mut());
+        let Found { snapshot, survey, panel } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
         let mut settled = None;
         if let Some(mut record) = snapshot {
@@ -192,6 +193,9 @@ impl Driver {
                 cost.not_afforded = self.pacer.has_budget().then_some(not_afforded);
             }
             outlet.snapshot(Arc::new(record));
+        }
+        if let Some(panel) = panel {
+            outlet.send(Event::Panel(Arc::new(panel)));
         }
         if let Some(record) = survey {
             self.much_unknown = much_is_unknown(&record.survey);
@@ -250,6 +254,7 @@ fn much_is_unknown(survey: &SurveySnapshot) -> bool {
 struct Found {
     snapshot: Option<SnapshotRecord>,
     survey: Option<SurveyRecord>,
+    panel: Option<PanelSnapshot>,
 }
 
 /// Keeps what the monitor finds, with what it cost, for the loop that drives the monitor.
@@ -293,6 +298,11 @@ impl Sink for Forward {
         let infos = self.infos.read(survey.targets.iter().map(|target| target.id));
         let record = SurveyRecord { survey: survey.clone(), cpu: None, infos };
         self.found.borrow_mut().survey = Some(record);
+        Ok(())
+    }
+
+    fn panel_read(&mut self, panel: &PanelSnapshot) -> Result<(), BoxError> {
+        self.found.borrow_mut().panel = Some(panel.clone());
         Ok(())
     }
 }

@@ -164,6 +164,7 @@ impl App {
                 (format!("this screen could not keep up, and lacks {missed}"), true)
             }
             Event::Survey(record) => return self.live.take_survey(&record.survey),
+            Event::Panel(panel) => return self.live.take_panel(&panel),
             Event::Pace { pace, .. } => {
                 self.live.monitor.pace = Some(pace);
                 return;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{NodeSums, SurveySnapshot};
-use isotherm_core::{Pace, Snapshot, TargetId};
+use isotherm_core::survey::{NodeSums, SurveySnapshot, WINDOWS};
+use isotherm_core::{Estimate, Pace, PanelSnapshot, Snapshot, TargetId};
 use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
 use isotherm_run::Missed;
 
@@ -24,6 +24,9 @@ const STRIPS: usize = 512;
 /// The maximum number of targets with a history.
 const TARGETS: usize = 64;
 
+/// Memory that was accessed within this time is in use.
+const IN_USE: Duration = Duration::from_secs(5);
+
 /// One target.
 #[derive(Clone)]
 pub struct Track {
@@ -34,6 +37,8 @@ pub struct Track {
     pub figures: Figures,
     /// Its memory on each node, as the last survey found it. Empty if all memory is on one node.
     pub nodes: Vec<NodeSums>,
+    /// How much of it is in use, and within which time, as the panel was read last. `None` without a panel.
+    pub in_use: Option<(Estimate, Duration)>,
     /// Since when it is watched.
     pub joined: Duration,
     /// The time of its last snapshot.
@@ -135,6 +140,16 @@ impl Model {
         }
     }
 
+    /// Takes how much memory is in use.
+    pub fn take_panel(&mut self, panel: &PanelSnapshot) {
+        let place = WINDOWS.iter().position(|&window| window == IN_USE).unwrap_or(0);
+        for target in &panel.targets {
+            if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id) {
+                track.in_use = Some((target.within[place], IN_USE.min(panel.observed)));
+            }
+        }
+    }
+
     /// Takes what the schemes have done.
     pub fn take_activity(&mut self, activity: &Arc<Activity>) {
         let time = activity.time;
@@ -197,6 +212,7 @@ impl Model {
                 mapped: MappedHistory::default(),
                 figures: Figures::default(),
                 nodes: Vec::new(),
+                in_use: None,
                 joined: self.others.remove(&id).map_or(before(row), |other| other.joined),
                 last: Duration::ZERO,
                 sums: Sums::default(),

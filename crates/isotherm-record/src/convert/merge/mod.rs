@@ -84,9 +84,11 @@ pub fn merge(recordings: &[Recording], output: &Path) -> Result<Merged, MergeErr
         missed: missed.peek().is_some(),
     };
     let incomplete = RefCell::new(Vec::new());
+    // Bounds of several recordings cannot be added up.
+    let panels = std::iter::empty();
     let write = || {
         let mut recorder = Recorder::begin(file, &header, contents)?.appearing_whole();
-        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, missed)?;
+        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, (missed, panels))?;
         merging.check()?;
         *incomplete.borrow_mut() = missing(&inputs)?;
         if incomplete.borrow().is_empty() {

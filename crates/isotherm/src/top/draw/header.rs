@@ -1,5 +1,7 @@
 //! The lines above and below the pictures: title, memory, monitor, keys.
 
+use std::time::Duration;
+
 use isotherm_core::survey::NodeSums;
 use isotherm_core::{Pace, units};
 use isotherm_report::{STARVED, colour, shown_command, shown_interval, shown_pid};
@@ -63,8 +65,15 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
     let mut rows = place.rows();
     let Some(first) = rows.next() else { return };
     let mut x = label(painter, buffer, first, "working set");
-    x = painter.text(buffer, first, x, &size(total.working_set), BOLD);
-    let share = units::percent(total.working_set / total.size.max(1.0));
+    let used = track.in_use.map_or(total.working_set, |(used, _)| used.value as f64);
+    x = painter.text(buffer, first, x, &size(used), BOLD);
+    if let Some((used, within)) = track.in_use {
+        let bounds = [used.low, used.high].map(units::bytes);
+        let within = units::duration(Duration::from_secs(within.as_secs().max(1)));
+        let text = format!(" ({} to {}) within {within},", bounds[0], bounds[1]);
+        x = painter.text(buffer, first, x, &text, Style::new());
+    }
+    let share = units::percent(used / total.size.max(1.0));
     let what = if track.figures.resident.is_some() { "resident" } else { "mapped" };
     x = painter.text(buffer, first, x, &format!(" of {} {what} ({share})", size(total.size)), Style::new());
     if let Some((memory, system)) = app.model().schemes.memory(track.id).zip(app.model().schemes.newest()) {

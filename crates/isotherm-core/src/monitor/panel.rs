@@ -1,0 +1,104 @@
+//! Readings of the panel, and looks at its pages before others clear them.
+
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::{Monitor, MonitorError};
+use crate::panel::PageLook;
+use crate::survey::ClearPages;
+use crate::{AccessProbe, AddressSpace, Sample, Sink, TargetId};
+
+/// Buffers whose memory is used again in each reading.
+#[derive(Debug, Default)]
+pub(super) struct PanelBuffers {
+    samples: Vec<Sample>,
+    looks: Vec<PageLook>,
+    cleared: Vec<bool>,
+}
+
+impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
+    /// When the panel is read next. `None` if there is none.
+    pub(super) fn panel_due(&self) -> Option<Duration> {
+        self.has_panel.then(|| self.panel.due())
+    }
+
+    /// Reads all pages of the panel, clears those that were accessed, and draws more if they are too few.
+    pub(super) fn read_panel(&mut self, now: Duration) -> Result<(), MonitorError> {
+        self.has_panel = self.survey.is_some() && self.probe.pages().is_some();
+        let Some(settings) = self.survey.as_ref().map(|plan| plan.settings).filter(|_| self.has_panel) else {
+            return Ok(());
+        };
+        self.work.panel = true;
+        let began = self.cpu_time();
+        self.panel.begin(now);
+        self.draw_panel();
+        let (reads, clears) = self.look_at_panel(false)?;
+        let spent = self.cpu_since(began);
+        self.panel.spent(spent.unwrap_or_default(), reads, self.panel.is_first());
+        if !self.panel.is_first() {
+            let snapshot = self.panel.snapshot(reads as u64, clears as u64);
+            self.sink.panel_read(&snapshot).map_err(MonitorError::Sink)?;
+        }
+        if self.panel.resize(settings.panel, settings.draw) {
+            let began = self.cpu_time();
+            self.draw_panel();
+            let (reads, _) = self.look_at_panel(true)?;
+            let spent = self.cpu_since(began);
+            self.panel.spent(spent.unwrap_or_default(), reads, true);
+        }
+        self.panel.plan(now, settings.panel);
+        Ok(())
+    }
+
+    fn draw_panel(&mut self) {
+        self.panel.draw(self.regions.targets().iter().map(|target| (&target.space, target.pages())));
+    }
+
+    /// Reads pages of the panel and clears those that were accessed. Returns how many.
+    fn look_at_panel(&mut self, only_drawn: bool) -> Result<(usize, usize), MonitorError> {
+        let PanelBuffers { samples, looks, cleared } = &mut self.panel_buffers;
+        let Some(pages) = self.probe.pages() else { return Ok((0, 0)) };
+        self.panel.samples(only_drawn, samples);
+        looks.clear();
+        pages.look(samples, looks).map_err(MonitorError::Probe)?;
+        let reads = samples.len();
+        self.panel.read(only_drawn, looks, samples);
+        cleared.clear();
+        pages.clear_pages(samples, cleared).map_err(MonitorError::Probe)?;
+        self.panel.cleared(samples, cleared);
+        let clears = cleared.iter().filter(|&&cleared| cleared).count();
+        // What is drawn is in use as rarely as the rest.
+        if !only_drawn
+            && !self.panel.is_first()
+            && let Some(plan) = &mut self.survey
+        {
+            plan.sampled(clears as u64);
+        }
+        Ok((reads, clears))
+    }
+
+    /// Looks at the pages of the panel whose accessed bits are lost when the samples are cleared.
+    pub(super) fn look_beside_samples(&mut self) -> Result<(), MonitorError> {
+        self.panel_buffers.samples.clear();
+        self.panel.beside(&self.samples, &mut self.panel_buffers.samples);
+        self.look_at_found()
+    }
+
+    /// Looks at the pages of the panel whose accessed bits are lost when a survey clears these.
+    pub(super) fn look_among(&mut self, target: TargetId, chosen: &[ClearPages]) -> Result<(), MonitorError> {
+        self.panel_buffers.samples.clear();
+        self.panel.among(target, chosen, &mut self.panel_buffers.samples);
+        self.look_at_found()
+    }
+
+    fn look_at_found(&mut self) -> Result<(), MonitorError> {
+        let PanelBuffers { samples, looks, .. } = &mut self.panel_buffers;
+        if let Some(pages) = self.probe.pages().filter(|_| !samples.is_empty()) {
+            looks.clear();
+            pages.look(samples, looks).map_err(MonitorError::Probe)?;
+            self.panel.seen(samples, looks);
+        }
+        Ok(())
+    }
+}

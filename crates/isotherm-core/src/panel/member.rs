@@ -1,0 +1,100 @@
+//! One page of a panel.
+
+use super::PageLook;
+use super::estimate::{COUNT, Sums};
+use crate::survey::BLOCK_SIZE;
+
+/// Readings of a panel are numbered from 1 on; 0 stands for none.
+pub(super) type Tick = u32;
+
+/// One page of a panel, and what its readings have found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) addr: u64,
+    /// The reading since which it is known when the page was accessed. 0 as long as its accessed bit was not cleared.
+    since: Tick,
+    /// The last reading of which it is known that the page was accessed since the one before, or later.
+    last: Tick,
+    /// Whether the accessed bit was seen since the last reading, by somebody who has cleared it then.
+    pub(super) seen: bool,
+    pub(super) is_huge: bool,
+    /// Whether its accessed bit was refused to be cleared.
+    stuck: bool,
+    /// Whether the accessed bit is set and stays so, so that later accesses are not seen.
+    set: bool,
+}
+
+impl Member {
+    /// A page that has just been drawn. It has appeared after the reading before `last`, if that is not 0.
+    pub(super) fn drawn(addr: u64, last: Tick) -> Self {
+        Self { addr, since: 0, last, seen: false, is_huge: false, stuck: false, set: false }
+    }
+
+    /// Whether it was not read yet.
+    pub(super) fn is_drawn(&self) -> bool {
+        self.since == 0 && !self.set
+    }
+
+    /// Takes in what the reading `tick` has found. Returns whether its accessed bit is to be cleared.
+    pub(super) fn read(&mut self, look: PageLook, tick: Tick) -> bool {
+        let accessed = std::mem::take(&mut self.seen) || look.accessed;
+        self.is_huge = look.huge;
+        if !look.present || !look.accessed {
+            // If the bit was set before, somebody has cleared it.
+            if self.since == 0 || self.set {
+                self.since = tick;
+            }
+            (self.set, self.stuck) = (false, self.stuck && look.present);
+        }
+        if accessed && self.since != 0 && !self.set {
+            self.last = tick;
+        }
+        // A page that could not be cleared may be so at another time: it may have been on its way between two lists.
+        look.present
+            && look.accessed
+            && (!self.set || (self.addr / crate::PAGE_SIZE + u64::from(tick)).is_multiple_of(8))
+    }
+
+    /// Takes in that its accessed bit was cleared at the reading `tick`, or could not be cleared.
+    pub(super) fn clear(&mut self, is_cleared: bool, tick: Tick) {
+        if !is_cleared {
+            (self.set, self.stuck) = (true, true);
+        } else {
+            if self.since == 0 || self.set {
+                self.since = tick;
+            }
+            (self.set, self.stuck) = (false, false);
+        }
+    }
+
+    /// Takes in that a survey has cleared it since the reading `tick`.
+    pub(super) fn cleared_by_survey(&mut self, tick: Tick) {
+        if self.set {
+            self.set = false;
+            self.since = tick + 1;
+        }
+    }
+
+    /// Adds it to `sums`. Each window holds the accesses that the readings after this one have found.
+    pub(super) fn count(&self, sums: &mut Sums, begin: &[Tick; COUNT], now: Tick) {
+        sums.members += 1.0;
+        sums.stuck += f64::from(u8::from(self.stuck));
+        for (known, &begin) in sums.within.iter_mut().zip(begin) {
+            if self.last > begin {
+                known.used += 1.0;
+                known.used_stuck += f64::from(u8::from(self.stuck));
+            } else if self.set {
+                known.unknown += 1.0;
+                let is_likely = self.since > 0 && self.last >= self.since && self.last - self.since <= now - begin;
+                known.likely += f64::from(u8::from(is_likely));
+            } else if self.since == 0 || self.since > begin {
+                known.new += 1.0;
+            }
+        }
+    }
+
+    /// The address of the memory that shares its accessed bit.
+    pub(super) fn bit(&self) -> u64 {
+        if self.is_huge { self.addr - self.addr % BLOCK_SIZE } else { self.addr }
+    }
+}

@@ -1,0 +1,341 @@
+//! The panel: how much memory is in use.
+//!
+//! A panel is a random part of the pages of all targets. All of its pages are read each second; those that were
+//! accessed are cleared again. So it is known of each page when it was accessed last, to the second, and the share of
+//! the pages that were accessed within a window, times the memory that there is, is an unbiased estimate of the working
+//! set. With the share `p` in use, a relative standard error `e` takes `(1 - p) / (p e²)` pages and `(1 - p) / e²`
+//! clears a second, whatever the size of the memory.
+//!
+//! - A page that was just drawn says nothing before its accessed bit was cleared once.
+//! - Pages are drawn from those that are present, as soon as a survey has read them all, and from all that is mapped
+//!   until then. An absent page counts as not accessed.
+//! - Each page belongs to the panel with the same probability, new ones too ([`places`]).
+//! - A huge page has one accessed bit. Its pages count as one that was drawn.
+//! - Pages that cannot be cleared one by one, such as shared ones, are known from when a survey has cleared them until
+//!   they are accessed. Afterwards they are unknown, and widen the bounds.
+
+mod draw;
+mod estimate;
+mod member;
+mod places;
+mod snapshot;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+pub use estimate::Estimate;
+pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
+
+use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, ClearPages, LONGEST_WINDOW, WINDOWS};
+use crate::{BoxError, PAGE_SIZE, Sample, TargetId};
+use draw::Drawn;
+use estimate::Sums;
+use member::{Member, Tick};
+
+/// What a look at the accessed bit of a page has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageLook {
+    /// Whether the page is in memory.
+    pub present: bool,
+    /// Whether it was accessed since it was cleared, or since it was mapped.
+    pub accessed: bool,
+    /// Whether it is a part of a huge page, which has one accessed bit.
+    pub huge: bool,
+}
+
+/// A way to read and clear single pages, at any time. Like a probe, it knows no region and keeps no statistics.
+pub trait PageProbe {
+    /// Appends to `looks`, for each page, what a look at it has found.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot continue.
+    fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError>;
+
+    /// Clears the accessed bits of pages that were accessed, so that a later access can be seen. Surveys learn of the
+    /// accesses before. Appends to `cleared`, for each page, whether it was cleared.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot continue.
+    fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError>;
+}
+
+/// The relative standard error that is asked for.
+const ERROR: f64 = 0.05;
+
+/// The least and the greatest number of pages, unless there are fewer.
+const LEAST: f64 = 1000.0;
+const MOST: f64 = 40_000.0;
+
+/// How many pages are drawn at first, when nothing is known.
+const FIRST: f64 = 4000.0;
+
+/// The panel grows if it has this part of the pages that are wanted, and shrinks if it has this many times as many.
+const FEW: f64 = 0.7;
+const MANY: f64 = 2.5;
+
+/// If the number of pages grows by this factor, the panel counts as watched since then.
+const MUCH_MORE: f64 = 1.5;
+
+/// The first readings come at these times; later ones each second.
+const FIRST_READINGS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(1250)];
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest time from a reading to the next, if the budget allows no more.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// A mapping is estimated by itself if it has so many pages of the panel.
+const ENOUGH: usize = 100;
+
+/// The panel, and what is known of its pages.
+#[derive(Debug, Default)]
+pub(crate) struct Panel {
+    /// The share of all pages that belongs to it. 0 before the first reading.
+    rate: f64,
+    /// Sorted by ID.
+    targets: Vec<Drawn>,
+    /// The times of the readings, the last one first, as far as windows reach.
+    ticks: VecDeque<Duration>,
+    /// The number of the last reading.
+    tick: Tick,
+    /// The reading since which the panel counts as watched.
+    watched: Tick,
+    /// How many pages several targets map, as a survey has found, beyond the first target of each.
+    excess: f64,
+    /// The CPU time of a page in a reading, on the mean; and of drawing one. `None` if they are not known.
+    price: (Option<f64>, Option<f64>),
+    /// When it is read next.
+    due: Duration,
+}
+
+impl Panel {
+    /// When it is read next.
+    pub(crate) fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Whether the last reading was the first, which can only clear.
+    pub(crate) fn is_first(&self) -> bool {
+        self.tick <= 1
+    }
+
+    /// Begins the reading at `now`.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.tick += 1;
+        self.ticks.push_front(now);
+        while self.ticks.back().is_some_and(|&time| time + LONGEST_WINDOW + 2 * LONGEST < now) {
+            self.ticks.pop_back();
+        }
+        let next = usize::try_from(self.tick).ok().and_then(|nth| FIRST_READINGS.get(nth)).copied();
+        self.due = next.filter(|&next| next > now).unwrap_or(now + INTERVAL);
+    }
+
+    /// Its pages, or those that were drawn and not read yet.
+    pub(crate) fn samples(&self, only_drawn: bool, samples: &mut Vec<Sample>) {
+        samples.clear();
+        for Drawn { id, members, .. } in &self.targets {
+            let members = members.iter().filter(|member| !only_drawn || member.is_drawn());
+            samples.extend(members.map(|member| Sample { target: *id, addr: member.addr }));
+        }
+    }
+
+    /// Takes in what a reading has found of [its pages](Self::samples). Leaves in `samples` those to clear.
+    pub(crate) fn read(&mut self, only_drawn: bool, looks: &[PageLook], samples: &mut Vec<Sample>) {
+        samples.clear();
+        let mut looks = looks.iter();
+        for Drawn { id, members, .. } in &mut self.targets {
+            let mut bit = None;
+            for member in members.iter_mut().filter(|member| !only_drawn || member.is_drawn()) {
+                let Some(look) = looks.next() else { return };
+                let clears = member.read(*look, self.tick);
+                // The pages of a huge page are cleared together.
+                if clears && bit.replace(member.bit()) != Some(member.bit()) {
+                    samples.push(Sample { target: *id, addr: member.addr });
+                }
+            }
+        }
+    }
+
+    /// Takes in which of `samples` were cleared.
+    pub(crate) fn cleared(&mut self, samples: &[Sample], cleared: &[bool]) {
+        let tick = self.tick;
+        for (sample, &is_cleared) in samples.iter().zip(cleared) {
+            let Some(members) = self.members_of(sample.target) else { continue };
+            let Ok(index) = members.binary_search_by_key(&sample.addr, |member| member.addr) else { continue };
+            let bit = members[index].bit();
+            let others = members[index..].iter_mut().take_while(|member| member.bit() == bit);
+            others.for_each(|member| member.clear(is_cleared, tick));
+        }
+    }
+
+    fn members_of(&mut self, target: TargetId) -> Option<&mut [Member]> {
+        let index = self.targets.binary_search_by_key(&target, |drawn| drawn.id).ok()?;
+        Some(&mut self.targets[index].members)
+    }
+
+    /// Appends the pages whose accessed bit is lost if these samples are cleared: they are to be looked at first.
+    pub(crate) fn beside(&self, samples: &[Sample], found: &mut Vec<Sample>) {
+        for &Sample { target, addr } in samples {
+            let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { continue };
+            let start = addr - addr % BLOCK_SIZE;
+            let here = self.targets[index].within(start..start + BLOCK_SIZE).iter();
+            // A folio is cleared as a whole.
+            let lost = here.filter(|member| member.is_huge || member.addr / FOLIO == addr / FOLIO);
+            found.extend(lost.map(|member| Sample { target, addr: member.addr }));
+        }
+        found.dedup();
+    }
+
+    /// Appends the pages whose accessed bit is lost if a survey clears these.
+    pub(crate) fn among(&self, target: TargetId, blocks: &[ClearPages], found: &mut Vec<Sample>) {
+        let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };
+        for block in blocks {
+            let here = self.targets[index].within(block.start..block.start.saturating_add(BLOCK_SIZE));
+            found.extend(here.iter().map(|member| Sample { target, addr: member.addr }));
+        }
+    }
+
+    /// Takes in what was seen of pages before somebody else clears them.
+    pub(crate) fn seen(&mut self, samples: &[Sample], looks: &[PageLook]) {
+        for (sample, _) in samples.iter().zip(looks).filter(|(_, look)| look.accessed) {
+            let Some(members) = self.members_of(sample.target) else { continue };
+            if let Ok(index) = members.binary_search_by_key(&sample.addr, |member| member.addr) {
+                members[index].seen = true;
+            }
+        }
+    }
+
+    /// Takes in which pages a survey has cleared.
+    pub(crate) fn surveyed(&mut self, target: TargetId, cleared: &[ClearPages]) {
+        let tick = self.tick;
+        let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };
+        for block in cleared {
+            let end = block.start.saturating_add(BLOCK_SIZE);
+            for member in self.targets[index].within_mut(block.start..end) {
+                if block.pages.contains(((member.addr - block.start) / PAGE_SIZE) as usize) {
+                    member.cleared_by_survey(tick);
+                }
+            }
+        }
+    }
+
+    /// Takes in how many pages several targets map, beyond the first target of each.
+    pub(crate) fn shares(&mut self, excess: u64) {
+        self.excess = excess as f64;
+    }
+
+    /// Takes in the CPU time that it took to read `members` pages, or to draw them.
+    pub(crate) fn spent(&mut self, cpu: Duration, members: usize, drawn: bool) {
+        if members > 0 {
+            let price = cpu.as_secs_f64() / members as f64;
+            let mean = if drawn { &mut self.price.1 } else { &mut self.price.0 };
+            *mean = Some(mean.map_or(price, |mean| f64::midpoint(mean, price)));
+        }
+    }
+
+    /// Plans the next reading, so that the panel takes this share of one CPU at most.
+    pub(crate) fn plan(&mut self, now: Duration, share: f64) {
+        if (self.tick as usize) < FIRST_READINGS.len() {
+            return;
+        }
+        let reading = self.price.0.unwrap_or(0.0) * self.members() as f64 / share;
+        self.due = self.due.max(now + Duration::from_secs_f64(reading.min(LONGEST.as_secs_f64())));
+    }
+
+    /// How many pages it has.
+    pub(crate) fn members(&self) -> usize {
+        self.targets.iter().map(|drawn| drawn.members.len()).sum()
+    }
+
+    /// Chooses the number of pages by what is known. It may take this share of one CPU to read them, and drawing more
+    /// of them may take `time`. Returns whether the rate has changed, so that it is to be drawn again.
+    pub(crate) fn resize(&mut self, share: f64, time: Duration) -> bool {
+        let sums = self.sums().1;
+        if sums.pages <= 0.0 {
+            return false;
+        }
+        let before = self.rate;
+        let wanted = if self.tick <= 1 {
+            FIRST
+        } else {
+            // The window of one reading.
+            let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
+            sums.share(0).map_or(FIRST, wanted)
+        };
+        let affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
+        let wanted = wanted.min(affordable.max(LEAST / 4.0));
+        let has = self.members() as f64;
+        let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9);
+        if has < wanted * FEW && before < 1.0 {
+            self.rate = (wanted.min(has + drawable) / sums.pages).min(1.0);
+            if self.rate > before * MUCH_MORE {
+                self.watched = self.tick;
+            }
+        } else if has > wanted * MANY {
+            self.rate = wanted / sums.pages;
+        }
+        self.rate != before
+    }
+
+    /// What the last reading says.
+    pub(crate) fn snapshot(&self, reads: u64, clears: u64) -> PanelSnapshot {
+        let (targets, total) = self.sums();
+        let time = self.ticks.front().copied().unwrap_or_default();
+        let observed = self.time_of(self.watched.max(1)).map_or(Duration::ZERO, |since| time - since);
+        PanelSnapshot {
+            time,
+            interval: self.ticks.get(1).map_or(Duration::ZERO, |&before| time - before),
+            observed,
+            reads,
+            clears,
+            total: total.once(self.excess).estimates(),
+            targets,
+        }
+    }
+
+    /// When a reading was.
+    fn time_of(&self, tick: Tick) -> Option<Duration> {
+        self.ticks.get(usize::try_from(self.tick.checked_sub(tick)?).ok()?).copied()
+    }
+
+    /// The reading after which each window begins: the one that is nearest to its beginning, but one before the last.
+    fn begin_of(&self, window: Duration) -> Tick {
+        let now = self.ticks.front().copied().unwrap_or_default();
+        let begin = now.saturating_sub(window);
+        let from = self.ticks.partition_point(|&time| time > begin);
+        let distance = |index: usize| self.ticks.get(index).map_or(Duration::MAX, |time| time.abs_diff(begin));
+        let ago = if from > 0 && distance(from - 1) < distance(from) { from - 1 } else { from };
+        self.tick.saturating_sub(ago.max(1) as Tick).max(self.watched).max(1).min(self.tick.saturating_sub(1))
+    }
+
+    /// What is known of each target and its mappings, and of all.
+    fn sums(&self) -> (Vec<TargetPanel>, Sums) {
+        let begin = WINDOWS.map(|window| self.begin_of(window));
+        let mut all = Sums::default();
+        let targets = self.targets.iter().map(|drawn| {
+            let mut total = Sums::default();
+            let mut by_mapping = Vec::new();
+            for mapping in &drawn.mappings {
+                let members = &drawn.members[mapping.members.clone()];
+                let mut sums = Sums { pages: mapping.pages as f64, ..Sums::default() };
+                members.iter().for_each(|member| member.count(&mut sums, &begin, self.tick));
+                for same in members.chunk_by(|a, b| a.bit() == b.bit()) {
+                    let pages = if same[0].is_huge { BLOCK_PAGES as f64 } else { 1.0 };
+                    sums.squares += (same.len() as f64).powi(2) * (1.0 - pages * self.rate).max(0.0);
+                }
+                if members.len() >= ENOUGH {
+                    by_mapping.push(MappingPanel { range: mapping.range, within: sums.estimates() });
+                }
+                total += &sums;
+            }
+            all += &total;
+            TargetPanel { id: drawn.id, within: total.estimates(), by_mapping }
+        });
+        (targets.collect(), all)
+    }
+}
+
+/// What it costs to draw a page, until it is measured: to read it, and to clear it, in seconds of CPU time.
+const PRICE: f64 = 6e-6;
+
+/// The size of a large folio that samples may clear as a whole, other than a huge page.
+const FOLIO: u64 = 64 << 10;

@@ -1,0 +1,46 @@
+//! What a reading of the panel says.
+
+use std::time::Duration;
+
+use super::Estimate;
+use crate::survey::WINDOWS;
+use crate::{AddrRange, TargetId};
+
+/// How much memory is in use, as a reading of the panel has found it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PanelSnapshot {
+    /// When the panel was read, since the start of the run.
+    pub time: Duration,
+    /// The time since the reading before. Shorter windows hold what was accessed within this time.
+    pub interval: Duration,
+    /// How long the panel has been watched. Longer windows hold what was accessed within this time.
+    pub observed: Duration,
+    /// How many pages were read.
+    pub reads: u64,
+    /// How many accessed bits were cleared.
+    pub clears: u64,
+    /// All targets together, by [`WINDOWS`]. Memory that several targets map counts once.
+    pub total: [Estimate; WINDOWS.len()],
+    /// The targets, sorted by ID.
+    pub targets: Vec<TargetPanel>,
+}
+
+/// How much memory of one target is in use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetPanel {
+    /// Which target.
+    pub id: TargetId,
+    /// By [`WINDOWS`].
+    pub within: [Estimate; WINDOWS.len()],
+    /// The mappings of which the panel has enough pages, in the order of addresses.
+    pub by_mapping: Vec<MappingPanel>,
+}
+
+/// How much memory of one mapping is in use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MappingPanel {
+    /// The mapping.
+    pub range: AddrRange,
+    /// By [`WINDOWS`].
+    pub within: [Estimate; WINDOWS.len()],
+}

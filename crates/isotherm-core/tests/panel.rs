@@ -1,0 +1,418 @@
+//! How much memory is in use, by the panel: simulated memory from 64 MiB to 5 TiB with a known truth and known prices.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use isotherm_core::survey::{
+    BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart, SurveySnapshot, WINDOWS,
+};
+use isotherm_core::{
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Budget, Layout, Mapping, Monitor, Next, Observation,
+    PAGE_SIZE, PaceOptions, Pacer, PageLook, PageProbe, PanelSnapshot, Sample, Sink, Snapshot, SurveyInterval,
+    TargetId, TargetSpace,
+};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+const GIB: u64 = 1 << 30;
+
+/// Which part of the memory is accessed how often.
+#[derive(Clone, Copy)]
+struct Part {
+    share: f64,
+    every: Duration,
+}
+
+/// The memory of a process.
+#[derive(Clone)]
+struct World {
+    pid: u32,
+    /// Mapped memory that is not present.
+    reserved: Option<AddrRange>,
+    ranges: Arc<[AddrRange]>,
+    parts: Arc<[Part]>,
+    /// Whether the parts are spread over all pages, or lie one after the other.
+    scattered: bool,
+    huge: bool,
+    now: Rc<Cell<Duration>>,
+    /// The CPU time that was taken, in nanoseconds.
+    cpu: Arc<AtomicU64>,
+    /// When pages were cleared, by block. Others were accessed before the run.
+    cleared: Rc<RefCell<HashMap<u64, HashMap<usize, Duration>>>>,
+    /// Accessed pages that samples and the panel have cleared since the last survey.
+    noted: Rc<RefCell<HashMap<u64, PageBits>>>,
+    clears: Rc<Cell<u64>>,
+}
+
+/// A number from 0 to 1 that looks random.
+fn chance(page: u64) -> f64 {
+    let mut x = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+impl World {
+    fn new(pid: u32, ranges: Vec<AddrRange>, parts: &[Part], scattered: bool) -> Self {
+        Self {
+            pid,
+            reserved: None,
+            ranges: ranges.into(),
+            parts: parts.into(),
+            scattered,
+            huge: false,
+            now: Rc::default(),
+            cpu: Arc::default(),
+            cleared: Rc::default(),
+            noted: Rc::default(),
+            clears: Rc::default(),
+        }
+    }
+
+    fn dense(pid: u32, size: u64, parts: &[Part], scattered: bool) -> Self {
+        Self::new(pid, vec![AddrRange::new(1 << 36, (1 << 36) + size).unwrap()], parts, scattered)
+    }
+
+    fn pages(&self) -> u64 {
+        self.ranges.iter().map(|range| range.pages()).sum()
+    }
+
+    fn is_present(&self, addr: u64) -> bool {
+        let index = self.ranges.partition_point(|range| range.end() <= addr);
+        self.ranges.get(index).is_some_and(|range| range.contains(addr))
+    }
+
+    /// When a page was accessed last. `None` if that was before the run.
+    fn last_access(&self, addr: u64) -> Option<Duration> {
+        let unit = if self.huge { BLOCK_SIZE } else { PAGE_SIZE };
+        let place = match self.scattered {
+            true => chance(addr / unit),
+            false => {
+                let first = self.ranges[0].start();
+                (addr / unit * unit - first) as f64 / (self.ranges.last().unwrap().end() - first) as f64
+            }
+        };
+        let mut below = 0.0;
+        for part in self.parts.iter() {
+            below += part.share;
+            if place < below {
+                let (now, every) = (self.now.get().as_secs_f64(), part.every.as_secs_f64());
+                let phase = chance(addr / unit * 3 + 1) * every;
+                let last = ((now - phase) / every).floor() * every + phase;
+                return (last >= 0.0).then(|| Duration::from_secs_f64(last));
+            }
+        }
+        None
+    }
+
+    /// The bytes that were accessed within a time.
+    fn truth(&self, within: Duration) -> f64 {
+        if self.pages() < 1 << 18 {
+            let begin = self.now.get().saturating_sub(within);
+            let all = self.ranges.iter().flat_map(|range| range.page_addresses());
+            return (all.filter(|&page| self.last_access(page).is_some_and(|last| last > begin)).count()
+                * PAGE_SIZE as usize) as f64;
+        }
+        let share = |part: &Part| part.share * (within.as_secs_f64() / part.every.as_secs_f64()).min(1.0);
+        self.parts.iter().map(share).sum::<f64>() * (self.pages() * PAGE_SIZE) as f64
+    }
+
+    fn accessed(&self, addr: u64) -> bool {
+        let cleared = self.cleared.borrow();
+        let unit = if self.huge { addr / BLOCK_SIZE * BLOCK_SIZE } else { addr };
+        let block = cleared.get(&(unit / BLOCK_SIZE));
+        let since = block.and_then(|block| block.get(&((unit / PAGE_SIZE) as usize % BLOCK_PAGES)));
+        since.is_none_or(|&since| self.last_access(addr).is_some_and(|last| last > since))
+    }
+
+    fn clear_bit(&self, addr: u64) {
+        let unit = if self.huge { addr / BLOCK_SIZE * BLOCK_SIZE } else { addr };
+        let mut cleared = self.cleared.borrow_mut();
+        let block = cleared.entry(unit / BLOCK_SIZE).or_default();
+        block.insert((unit / PAGE_SIZE) as usize % BLOCK_PAGES, self.now.get());
+        self.clears.set(self.clears.get() + 1);
+    }
+
+    /// Clears a page that was accessed, so that the next survey learns of it.
+    fn clear_noted(&self, addr: u64) {
+        let bits = if self.huge { PageBits::ALL } else { page_of(addr) };
+        *self.noted.borrow_mut().entry(addr / BLOCK_SIZE).or_default() |= bits;
+        self.clear_bit(addr);
+    }
+
+    fn spend(&self, nanoseconds: u64) {
+        self.cpu.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn block(&self, start: u64) -> BlockPages {
+        let end = start + BLOCK_SIZE;
+        let here = self.ranges.iter().filter(|range| range.start() < end && range.end() > start);
+        let present = here.fold(PageBits::NONE, |all, range| all | PageBits::within(start, *range));
+        let mut accessed = present;
+        if self.huge && !self.accessed(start) {
+            accessed = PageBits::NONE;
+        } else if let Some(block) = self.cleared.borrow().get(&(start / BLOCK_SIZE)).filter(|_| !self.huge) {
+            for (&page, &since) in block {
+                if self.last_access(start + page as u64 * PAGE_SIZE).is_none_or(|last| last <= since) {
+                    accessed &= !PageBits::of(page..page + 1);
+                }
+            }
+        }
+        let noted = self.noted.borrow_mut().remove(&(start / BLOCK_SIZE)).unwrap_or_default();
+        BlockPages { start, present, accessed: accessed | noted & present, huge: self.huge, ..BlockPages::default() }
+    }
+}
+
+fn page_of(addr: u64) -> PageBits {
+    let page = (addr / PAGE_SIZE) as usize % BLOCK_PAGES;
+    PageBits::of(page..page + 1)
+}
+
+impl AddressSpace for World {
+    fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
+        let mappings = self.ranges.iter().copied().chain(self.reserved).map(Mapping::anonymous).collect();
+        Ok(vec![TargetSpace { id: TargetId::process(self.pid, Duration::ZERO), layout: Layout::Process, mappings }])
+    }
+}
+
+impl AccessProbe for World {
+    fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        for sample in samples.iter().filter(|sample| self.accessed(sample.addr)) {
+            self.clear_noted(sample.addr);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        for (sample, answer) in samples.iter().zip(answers) {
+            *answer = if self.accessed(sample.addr) { Observation::Accessed } else { Observation::Idle };
+        }
+        Ok(())
+    }
+
+    fn clears(&self) -> u64 {
+        self.clears.get()
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+
+    fn pages(&mut self) -> Option<&mut dyn PageProbe> {
+        Some(self)
+    }
+}
+
+impl PageProbe for World {
+    fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError> {
+        self.spend(150 * pages.len() as u64);
+        looks.extend(pages.iter().map(|page| {
+            let present = self.is_present(page.addr);
+            PageLook { present, accessed: present && self.accessed(page.addr), huge: self.huge }
+        }));
+        Ok(())
+    }
+
+    fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError> {
+        self.spend(5000 * pages.len() as u64);
+        pages.iter().for_each(|page| self.clear_noted(page.addr));
+        cleared.resize(pages.len(), true);
+        Ok(())
+    }
+}
+
+impl Survey for World {
+    fn read(&mut self, _: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
+        let (mut rest, mut count) = (Rest::default(), 0);
+        for range in self.ranges.iter() {
+            let mut start = (range.start() / BLOCK_SIZE * BLOCK_SIZE).max(part.from);
+            start = start.max(blocks.last().map_or(0, |last| last.start + BLOCK_SIZE));
+            while start < range.end() {
+                if count >= part.most {
+                    rest.from.get_or_insert(start);
+                    rest.blocks += ((range.end() - start) / BLOCK_SIZE) as usize;
+                    break;
+                }
+                blocks.push(self.block(start));
+                self.spend(2600);
+                count += 1;
+                start += BLOCK_SIZE;
+            }
+        }
+        Ok(rest)
+    }
+
+    fn clear(&mut self, _: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
+        let mut count = 0;
+        for block in blocks {
+            let pages = if self.huge { 1 } else { block.pages.count() };
+            self.spend(5000 + 65 * pages as u64);
+            block.pages.iter().take(pages).for_each(|page| self.clear_bit(block.start + page as u64 * PAGE_SIZE));
+            count += pages as u64;
+        }
+        Ok(count)
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    panels: Vec<PanelSnapshot>,
+    surveys: Vec<SurveySnapshot>,
+}
+
+impl Sink for Kept {
+    fn aggregated(&mut self, _: &Snapshot) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
+        self.surveys.push(survey.clone());
+        Ok(())
+    }
+
+    fn panel_read(&mut self, panel: &PanelSnapshot) -> Result<(), BoxError> {
+        self.panels.push(panel.clone());
+        Ok(())
+    }
+}
+
+/// Watches memory for some time at the default budget. Returns what was found, and the CPU time of each second.
+fn watch(world: &World, length: Duration, samples: bool) -> (Kept, Vec<Duration>) {
+    watch_with(world, length, samples, SurveyInterval::Auto)
+}
+
+fn watch_with(world: &World, length: Duration, samples: bool, survey: SurveyInterval) -> (Kept, Vec<Duration>) {
+    let options = PaceOptions {
+        budget: Budget::default(),
+        bounds_samples: true,
+        has_budget: true,
+        samples,
+        survey: Some(survey),
+        goal: None,
+    };
+    let mut pacer = Pacer::new(options);
+    let attributes = Attributes::default();
+    let sink = Kept::default();
+    let mut monitor =
+        Monitor::new(attributes, Pcg64Mcg::seed_from_u64(world.pid.into()), world.clone(), world.clone(), sink);
+    if !samples {
+        monitor.without_samples();
+    }
+    let clock = Arc::clone(&world.cpu);
+    monitor.set_cpu_clock(move || Duration::from_nanos(clock.load(Ordering::Relaxed)));
+    monitor.set_survey(pacer.survey_settings(attributes));
+    let (mut now, mut counted, mut by_second) = (Duration::ZERO, 0, Vec::new());
+    let mut next = monitor.start().unwrap();
+    while now < length {
+        let cpu = world.cpu.load(Ordering::Relaxed);
+        let took = Duration::from_nanos(cpu - std::mem::replace(&mut counted, cpu));
+        by_second.resize(now.as_secs() as usize + 1, Duration::ZERO);
+        by_second[now.as_secs() as usize] += took;
+        pacer.stepped(now, monitor.work(), took);
+        monitor.set_survey(pacer.survey_settings(attributes));
+        monitor.set_sampling_stride(pacer.every(attributes));
+        let Next::Step { after } = next else { panic!("the target has not ended") };
+        now += after.max(took);
+        world.now.set(now);
+        next = monitor.step(now).unwrap();
+    }
+    (std::mem::take(monitor.sink_mut()), by_second)
+}
+
+/// Memory of which this share is accessed every 20 ms.
+fn in_use(share: f64) -> [Part; 1] {
+    [Part { share, every: Duration::from_millis(20) }]
+}
+
+/// The last reading of the panel, and what it says of a window relative to the truth.
+fn last(world: &World, found: &Kept, window: usize) -> [f64; 3] {
+    let panel = found.panels.last().unwrap();
+    let truth = world.truth(WINDOWS[window].clamp(panel.interval, panel.observed));
+    let of = panel.total[window];
+    [of.low, of.value, of.high].map(|bytes| bytes as f64 / truth)
+}
+
+#[test]
+fn what_surveys_know_of_much_memory_is_no_fair_part_of_it_and_the_panel_is() {
+    // Memory in use is cleared once, and known until it is accessed again. Cold memory stays known.
+    let world = World::dense(1, 5 * GIB, &in_use(0.1), false);
+    let (found, _) = watch(&world, Duration::from_secs(3), false);
+    let total = found.surveys.last().unwrap().targets[0].total();
+    assert!(total.unknown > 2 * GIB, "{} MiB unknown", total.unknown >> 20);
+    let survey = total.within[2] as f64 / world.truth(WINDOWS[2]);
+    let [low, value, high] = last(&world, &found, 2);
+    assert!(!(0.8..1.25).contains(&survey), "{survey}");
+    assert!((0.9..1.1).contains(&value) && low <= 1.0 && high >= 1.0, "{low} {value} {high}");
+}
+
+#[test]
+fn memory_in_use_is_known_within_a_tenth_after_two_seconds_whatever_the_size() {
+    for (size, share, scattered) in [
+        (GIB / 16, 0.1, false),
+        (GIB / 16, 0.01, true),
+        (GIB, 0.5, true),
+        (500 * GIB, 0.1, true),
+        (5 << 40, 0.01, false),
+    ] {
+        let world = World::dense(1, size, &in_use(share), scattered);
+        let (found, cpu) = watch(&world, Duration::from_millis(2100), false);
+        let [low, value, high] = last(&world, &found, 0);
+        let what = format!("{} MiB, {share}: {low:.3} {value:.3} {high:.3}", size >> 20);
+        assert!((0.9..1.1).contains(&value) && low > 0.8 && high < 1.25, "{what}");
+        assert!(cpu.iter().sum::<Duration>() < Duration::from_millis(500), "{what}: {cpu:?}");
+    }
+}
+
+#[test]
+fn bounds_hold_the_truth_in_19_of_20_runs() {
+    for (share, huge) in [(0.02, false), (0.3, false), (0.2, true)] {
+        let held = (0..60).filter(|&pid| {
+            let world = World { huge, ..World::dense(pid, GIB / 4, &in_use(share), true) };
+            // One survey finds the pages.
+            let rare = SurveyInterval::Fixed(Duration::from_secs(60));
+            let (found, _) = watch_with(&world, Duration::from_millis(1300), false, rare);
+            let [low, _, high] = last(&world, &found, 0);
+            low <= 1.0 && high >= 1.0
+        });
+        let held = held.count();
+        assert!(held >= 55, "{held} of 60, {share} {huge}");
+    }
+}
+
+#[test]
+fn windows_hold_what_was_accessed_within_them() {
+    let part = |share, seconds| Part { share, every: Duration::from_secs_f64(seconds) };
+    let parts = [part(0.05, 0.02), part(0.05, 1.7), part(0.1, 4.0), part(0.2, 15.0), part(0.2, 100.0)];
+    for samples in [false, true] {
+        let world = World::dense(7, GIB / 8, &parts, true);
+        let (found, _) = watch(&world, Duration::from_millis(13_100), samples);
+        for (window, &length) in WINDOWS.iter().enumerate().take(4) {
+            let [low, value, high] = last(&world, &found, window);
+            // Samples and surveys clear most of this memory, too.
+            let what = format!("{:?}, samples {samples}: {low:.3} {value:.3} {high:.3}", length);
+            assert!((0.9..1.1).contains(&value) && low <= 1.02 && high >= 0.98, "{what}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_spread_over_much_address_space_is_known() {
+    // 900 areas of 512 KiB, each in a mapping of its own, and one of 8 TiB that is hardly present.
+    let areas = (0..900).map(|nth| AddrRange::new((nth + 1) << 30, ((nth + 1) << 30) + (512 << 10)).unwrap());
+    let world = World::new(3, areas.collect(), &in_use(0.2), true);
+    let reserved = AddrRange::new(1 << 44, (1 << 44) + (8 << 40)).unwrap();
+    let world = World { reserved: Some(reserved), ..world };
+    let (found, _) = watch(&world, Duration::from_millis(2100), false);
+    let [low, value, high] = last(&world, &found, 0);
+    assert!((0.9..1.1).contains(&value) && low <= 1.0 && high >= 1.0, "{low} {value} {high}");
+}
