@@ -212,7 +212,7 @@ fn the_summary_has_the_proportional_memory_of_each_target() {
     assert!(html.contains(">PSS</th>") && html.contains("<td>40 MiB</td></tr>"));
 
     let alone = with_memory(surveyed(6), &[(1234, 64, 48)]);
-    assert!(text(Kind::Summary, &alone, 110).contains("smaps_rollup: 48 MiB; "));
+    assert!(text(Kind::Summary, &alone, 110).contains("PSS, by the kernel: 48 MiB; "));
     // Without schemes, activities say nothing of what schemes did.
     let error = Schemes::new(&alone, &Selection::default()).unwrap_err();
     assert!(matches!(error, ReportError::NoSchemes), "{error}");

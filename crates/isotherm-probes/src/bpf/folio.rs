@@ -112,7 +112,7 @@ impl Folios {
         entries.is_ok_and(|entries| entries.len() == count && entries.map(PagemapEntry::frame).eq(frames.map(Some)))
     }
 
-    fn flags(&self, frame: u64) -> Option<Flags> {
+    pub(super) fn flags(&self, frame: u64) -> Option<Flags> {
         self.table.flags(frame).ok().flatten()
     }
 

@@ -82,7 +82,8 @@ pub(super) fn clear_in(target: &mut Target, folios: &Folios, requests: &[Request
             }
             // EINVAL means that the whole mapping is locked or not ordinary memory. Another error is about this range.
             result => {
-                let refused = || Clearing::of_refused(folios, first.leaf.frame(first.addr));
+                let refused =
+                    || Clearing::of_refused(first.leaf.frame(first.addr).and_then(|frame| folios.flags(frame)));
                 if result != Err(Errno::INVAL) || !target.set_clearing(first.addr, refused()) {
                     unobservable[first.sample] = true;
                     rest = others;

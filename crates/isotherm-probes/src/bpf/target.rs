@@ -8,9 +8,9 @@ use isotherm_core::survey::Unseen;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, mapping_at};
 use isotherm_kernel::Elsewhere;
 use isotherm_kernel::madvise::{Advice, advise};
+use isotherm_kernel::pages::Flags;
 use rustix::io::Errno;
 
-use super::folio::Folios;
 use super::sampled::Sampled;
 use super::space::SpaceHandle;
 use super::swept::Swept;
@@ -50,9 +50,8 @@ pub(super) enum Clearing {
 }
 
 impl Clearing {
-    /// Why the kernel refuses, with EINVAL, to clear a mapping that has a page in `frame`.
-    pub(super) fn of_refused(folios: &Folios, frame: Option<u64>) -> Self {
-        let flags = frame.and_then(|frame| folios.table().flags(frame).ok().flatten());
+    /// Why the kernel refuses, with EINVAL, to clear a mapping that has a page with these flags.
+    pub(super) fn of_refused(flags: Option<Flags>) -> Self {
         // Only the head of a folio says whether it is on a list.
         match flags {
             Some(flags) if flags.is_hugetlb() => Self::Never(Unseen::Hugetlb),

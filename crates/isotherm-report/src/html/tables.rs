@@ -134,7 +134,7 @@ fn nodes(summary: &Summary) -> String {
 const MOST: usize = 100;
 
 const PSS: &str = "<th title=\"resident, with what several processes share divided among them; by \
-                   the kernel's smaps_rollup\">PSS</th>";
+                   the kernel\">PSS</th>";
 
 /// How many groups or targets a table leaves out, if any.
 fn others(count: usize) -> String {

@@ -105,7 +105,7 @@ pub(crate) fn groups(out: &mut dyn Write, terminal: &Terminal, summary: &Summary
     }
     if by != GroupBy::Process && summary.groups.iter().any(|group| !group.counted_once) {
         let knows_pss = summary.groups.iter().any(|group| group.proportional_bytes.is_some());
-        let pss = if knows_pss { "; PSS, by the kernel's smaps_rollup, divides it among them" } else { "" };
+        let pss = if knows_pss { "; PSS, by the kernel, divides it among them" } else { "" };
         let text = format!("What several processes of one line share counts for each of them{pss}.");
         writeln!(out, "{}\n", wrap(&text, terminal.width(), 0))?;
     }

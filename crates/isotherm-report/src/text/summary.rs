@@ -47,7 +47,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
         && let Some(bytes) = target.proportional_bytes
     {
         let text = format!(
-            "PSS, by the kernel's smaps_rollup: {}; memory that other processes share counts for its part",
+            "PSS, by the kernel: {}; memory that other processes share counts for its part",
             units::bytes(bytes)
         );
         writeln!(out, "{}\n", wrap(&text, width, 0))?;

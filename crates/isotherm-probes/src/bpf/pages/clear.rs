@@ -167,7 +167,9 @@ impl Clearer {
                 Err(Errno::NOMEM) => others,
                 // The whole mapping is locked, of hugetlbfs, or of a device.
                 Err(Errno::INVAL) => {
-                    let clearing = Clearing::of_refused(folios, self.frame_at(first.start(), blocks));
+                    let clearing = Clearing::of_refused(
+                        self.frame_at(first.start(), blocks).and_then(|frame| folios.flags(frame)),
+                    );
                     target.set_clearing(first.start(), clearing);
                     self.note_left(*first, blocks, clearing);
                     others
