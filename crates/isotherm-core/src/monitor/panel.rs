@@ -5,9 +5,8 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::{Monitor, MonitorError};
-use crate::panel::PageLook;
 use crate::survey::ClearPages;
-use crate::{AccessProbe, AddressSpace, Sample, Sink, TargetId};
+use crate::{AccessProbe, AddressSpace, PageLook, Sample, Sink, TargetId};
 
 /// Buffers whose memory is used again in each reading.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! One page of a panel.
 
-use super::PageLook;
 use super::estimate::{COUNT, Sums};
+use crate::PageLook;
 use crate::survey::BLOCK_SIZE;
 
 /// Readings of a panel are numbered from 1 on; 0 stands for none.

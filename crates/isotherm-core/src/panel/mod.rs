@@ -27,37 +27,10 @@ pub use estimate::Estimate;
 pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
 
 use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, ClearPages, LONGEST_WINDOW, WINDOWS};
-use crate::{BoxError, PAGE_SIZE, Sample, TargetId};
+use crate::{PAGE_SIZE, PageLook, Sample, TargetId};
 use draw::Drawn;
 use estimate::Sums;
 use member::{Member, Tick};
-
-/// What a look at the accessed bit of a page has found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageLook {
-    /// Whether the page is in memory.
-    pub present: bool,
-    /// Whether it was accessed since it was cleared, or since it was mapped.
-    pub accessed: bool,
-    /// Whether it is a part of a huge page, which has one accessed bit.
-    pub huge: bool,
-}
-
-/// A way to read and clear single pages, at any time. Like a probe, it knows no region and keeps no statistics.
-pub trait PageProbe {
-    /// Appends to `looks`, for each page, what a look at it has found.
-    ///
-    /// # Errors
-    /// Fails only if the run cannot continue.
-    fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError>;
-
-    /// Clears the accessed bits of pages that were accessed, so that a later access can be seen. Surveys learn of the
-    /// accesses before. Appends to `cleared`, for each page, whether it was cleared.
-    ///
-    /// # Errors
-    /// Fails only if the run cannot continue.
-    fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError>;
-}
 
 /// The relative standard error that is asked for.
 const ERROR: f64 = 0.05;
