@@ -38,6 +38,9 @@ class Keeping(threading.Thread):
 # How many windows in a row have to agree within which share, and how many there may be.
 STEADY, STEADY_WITHIN, MOST_WINDOWS = 4, 0.02, 16
 
+# The rows of a report add up to the resident memory within this share.
+ROWS_WITHIN = 0.01
+
 
 def steady(root, window):
     """Measures until several windows in a row agree. Returns the median of these, or of the last ones, and notes."""
@@ -93,6 +96,9 @@ def one_run(name, options, number_of_run):
         notes.append("truth moved")
     if low < 0.98 * high:
         notes.append(f"truth at least {mib(low)}, marked shared pages apart")
+    rows_ratio = found.rows / after.resident
+    if abs(rows_ratio - 1) > ROWS_WITHIN:
+        notes.append(f"rows add up to {mib(found.rows)}, resident are {mib(after.resident)}")
     if load_cpu < 0.001 * wall and name != "idle":
         notes.append("load did nothing")
     if found.once is not None:
@@ -106,7 +112,7 @@ def one_run(name, options, number_of_run):
         "before": asdict(before) if before else None,
         "after": asdict(after),
         "ratio": ratio(found.touched, low, high),
-        "rows_ratio": found.rows / after.resident,
+        "rows_ratio": rows_ratio,
         "unobservable_percent": 100 * found.unobservable / after.resident,
         "load_cpu_percent": 100 * load_cpu / wall,
         "notes": notes + found.notes,

@@ -1,12 +1,16 @@
 """The programs by name, in the order in which they are measured."""
 
-from .runtimes import Chromium, Go, Hot, Idle, Jvm, Memfd, Node, Numpy, Prefork, Sqlite, Stream
+from .runtimes import (
+    Chromium, Go, Hot, Idle, Jvm, LockedJvm, Memfd, Node, Numpy, OneMm, Prefork, Sqlite, Stream, Zgc,
+)  # fmt: skip
 from .servers import Memcached, Nginx, Postgres, Redis, RedisSaving
 
 TARGETS = {
     "redis": Redis,
     "redis-bgsave": RedisSaving,
     "jvm": Jvm,
+    "jvm-locked": LockedJvm,
+    "jvm-zgc": Zgc,
     "node": Node,
     "go": Go,
     "postgres": Postgres,
@@ -19,5 +23,6 @@ TARGETS = {
     "chromium": Chromium,
     "hot-64k": Hot,
     "stream": Stream,
+    "one-mm": OneMm,
     "idle": Idle,
 }

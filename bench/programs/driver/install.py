@@ -83,8 +83,10 @@ def numpy_python():
     raise Failed("no Python has numpy")
 
 
-def compiled(name):
-    """The load `name` (a file of C, Go or Java), compiled: a program, or for Java the directory of its class."""
+def compiled(name, *options):
+    """The load `name` (a file of C, Go or Java), compiled: a program, or for Java the directory of its class.
+
+    Options are those of the C compiler, in place of `-static`."""
     source = LOADS / name
     output = CACHE / "compiled" / source.stem
     if output.exists() and (LABORATORY or output.stat().st_mtime > source.stat().st_mtime):
@@ -92,7 +94,7 @@ def compiled(name):
     output.parent.mkdir(parents=True, exist_ok=True)
     if source.suffix == ".c":
         # Static: pages of shared libraries count as accessed when other programs access them (see truth.py).
-        run([command("gcc", "gcc"), "-O2", "-Wall", "-static", "-o", output, source, "-lm"])
+        run([command("gcc", "gcc"), "-O2", "-Wall", *(options or ["-static"]), "-o", output, source, "-lm"])
     elif source.suffix == ".go":
         go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin") or command("go", "golang-go")
         run([go, "build", "-o", output, source])

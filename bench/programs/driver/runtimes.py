@@ -13,9 +13,25 @@ from .target import Program, Target
 class Jvm(Program):
     about = "Java, G1: 600 MiB of old objects, a third read twice a second; 20 MiB/s of short-lived ones"
 
+    options, size = ["-Xmx2g"], 600
+
     def words(self):
         java = install.command("java", "default-jdk-headless")
-        return [java, "-Xmx2g", "-cp", install.compiled("Load.java"), "Load", 600 // install.SMALLER]
+        return [java, *self.options, "-cp", install.compiled("Load.java"), "Load", self.size // install.SMALLER]
+
+
+class LockedJvm(Jvm):
+    about = "the same with 300 MiB in a heap of 512 MiB, all locked by mlockall (as Elasticsearch, Cassandra)"
+    options, size = ["-Xms512m", "-Xmx512m"], 300
+
+    def words(self):
+        return [*super().words(), install.compiled("lock.c", "-shared", "-fPIC")]
+
+
+class Zgc(Jvm):
+    about = "the same with ZGC, which maps the heap at three addresses until JDK 20"
+    # Each collection changes the address at which objects are used: the truth then has pages twice.
+    options = [*Jvm.options, "-XX:+UseZGC", "-XX:-ZProactive"]
 
 
 class Node(Program):
@@ -67,6 +83,13 @@ class Hot(Program):
 
     def words(self):
         return [install.compiled("hot.c")]
+
+
+class OneMm(Program):
+    about = "C: 512 MiB, 100 of them used, and 50 others by a child with the same address space (CLONE_VM)"
+
+    def words(self):
+        return [install.compiled("one_mm.c")]
 
 
 class Stream(Program):

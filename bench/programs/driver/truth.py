@@ -17,7 +17,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from .processes import Failed, family
+from .processes import Failed, address_spaces, family
 
 FIELDS = {"Rss", "Pss", "Referenced", "Shared_Clean", "Shared_Dirty", "Swap"}
 PAGE = 4096
@@ -34,6 +34,7 @@ class Truth:
     # Accessed within the window, summed over the processes.
     touched: int
     # What of it other processes may have accessed instead: pages that several processes map and the kernel marked.
+    # And what counts twice because it was accessed at two addresses.
     doubtful: int
     # Bounds of what was accessed when each page counts once.
     once_at_least: int
@@ -112,7 +113,7 @@ def resident(root):
 def measure(root, window):
     """Measures what the process `root` and its descendants access within `window` seconds."""
     cleared = {}
-    for pid in family(root):
+    for pid in address_spaces(family(root)):
         try:
             with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as file:
                 file.write("1")
@@ -127,7 +128,8 @@ def measure(root, window):
         time.sleep(max(0.0, since + window - time.monotonic()))
         seen.update(of_all([pid], with_marks=True))
     # What started since has accessed all that its marks say: fork and exec begin with clear ones.
-    seen.update(of_all([pid for pid in family(root) if pid not in cleared], with_marks=True))
+    pids = address_spaces([*cleared, *(pid for pid in family(root) if pid not in cleared)])
+    seen.update(of_all([pid for pid in pids if pid not in cleared], with_marks=True))
     if not seen:
         raise Failed("the program has ended")
     return summary(seen, files_of_others(set(seen)))
@@ -146,13 +148,30 @@ def files_of_others(pids):
     return found
 
 
+def doubly_mapped(parts):
+    """What of the touched bytes of a process may be touched twice: pages of files that it maps at several addresses."""
+    of_files = [(key[:2], int(key[2], 16), size, figures) for key, size, figures in parts if len(key) > 1]
+    groups, file, end = [], None, 0
+    for name, offset, (first, last), figures in sorted(of_files, key=lambda part: part[:2]):
+        if name != file or offset >= end:
+            groups.append([])
+            file, end = name, offset
+        beyond = max(end, offset + last - first)
+        groups[-1].append((figures["Referenced"], last - first - (beyond - end)))
+        end = beyond
+    return sum(
+        min(sum(touched) - max(touched), sum(again)) for touched, again in (zip(*group) for group in groups)
+    )
+
+
 def summary(seen, others):
     """The sums over processes."""
     groups = {}
     for parts in seen.values():
         for key, _, figures in parts:
             groups.setdefault(key, []).append(figures)
-    at_least = at_most = doubtful = 0
+    at_least = at_most = 0
+    doubtful = sum(map(doubly_mapped, seen.values()))
     for key, group in groups.items():
         touched = [figures["Referenced"] for figures in group]
         in_common = [shared(figures) for figures in group]

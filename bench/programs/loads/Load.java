@@ -1,5 +1,6 @@
 /**
- * 600 MiB of old objects, of which a third is read twice a second, beside short-lived ones. Argument: MiB, if others.
+ * 600 MiB of old objects, of which a third is read twice a second, beside short-lived ones. Arguments: MiB, if others; a
+ * library to load when the objects are there.
  */
 public class Load {
     static final int RUN = 1024;
@@ -14,6 +15,9 @@ public class Load {
             old[i][i % 1000] = 1;
         }
         System.gc();
+        if (arguments.length > 1) {
+            System.load(arguments[1]);
+        }
         for (int round = 0; ; round++) {
             for (int slice = 0; slice < SLICES; slice++) {
                 long began = System.nanoTime();

@@ -13,6 +13,7 @@ mod machine;
 mod mapped;
 mod markers;
 mod pages;
+mod resident;
 mod scan;
 mod shared;
 mod survey;

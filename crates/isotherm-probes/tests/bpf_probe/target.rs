@@ -83,6 +83,7 @@ fn obey(command: &str) -> rustix::io::Result<u64> {
         "protect" => protect(number(1), number(2), MprotectFlags::READ),
         "unprotect" => protect(number(1), number(2), MprotectFlags::READ | MprotectFlags::WRITE),
         "forbid" => protect(number(1), number(2), MprotectFlags::empty()),
+        "stack" => Ok(use_stack()),
         "reserve" => reserve(words[1], number(2)),
         "again" => map_again(number(1), number(2)),
         "stripe" => Ok(stripe(number(1), number(2))),
@@ -149,6 +150,11 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
                 let file = OpenOptions::new().read(true).open(path).unwrap();
                 mmap(start, size, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file.as_fd(), 0)?;
             }
+            "private-file" => {
+                let file = OpenOptions::new().read(true).open(path).unwrap();
+                mmap(start, size, read_write, MapFlags::PRIVATE | MapFlags::FIXED, file.as_fd(), 0)?;
+            }
+            "sysv" => attach(start, size)?,
             "hugetlb" | "shared-hugetlb" => {
                 mmap_anonymous(start, size, read_write, flags | MapFlags::FIXED | MapFlags::HUGETLB)?;
             }
@@ -167,6 +173,20 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
         }
     }
     Ok(start as u64)
+}
+
+/// Attaches System V shared memory in place of a mapping. It goes with the process.
+///
+/// # Safety
+/// Nothing refers to the mapping.
+unsafe fn attach(start: *mut libc::c_void, size: usize) -> rustix::io::Result<()> {
+    // SAFETY: the arguments are numbers, and an address at which the caller allows to replace what is mapped.
+    unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, size, 0o600);
+        let at = libc::shmat(id, start, libc::SHM_REMAP);
+        libc::shmctl(id, libc::IPC_RMID, ptr::null_mut());
+        if at == start { Ok(()) } else { Err(rustix::io::Errno::INVAL) }
+    }
 }
 
 /// Maps shared memory a second time, at a lower address or a higher one.
@@ -241,6 +261,22 @@ fn fork_and_read(start: usize, size: usize) -> u64 {
 
 fn fd(fd: BorrowedFd<'_>) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(&fd)
+}
+
+/// Starts a thread that has used 4 MiB of its stack.
+fn use_stack() -> u64 {
+    const USED: usize = 4 << 20;
+    let (used, is_used) = std::sync::mpsc::channel();
+    let deep = move || {
+        std::hint::black_box(&mut [1_u8; USED]);
+        used.send(()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    };
+    std::thread::Builder::new().stack_size(2 * USED).spawn(deep).unwrap();
+    is_used.recv().unwrap();
+    0
 }
 
 /// Starts a thread that maps, touches and unmaps memory at the same addresses forever. Returns the first address.

@@ -33,8 +33,13 @@ pub fn update(probe: &mut BpfProbe, targets: &[&Target]) {
 }
 
 pub fn space(target: &Target) -> TargetSpace {
-    let mappings = Process::open(target.pid()).unwrap().mappings().unwrap();
-    TargetSpace { id: TargetId::process(target.pid(), Duration::ZERO), layout: Layout::Process, mappings }
+    space_of(target.pid())
+}
+
+/// The space of any process.
+pub fn space_of(pid: u32) -> TargetSpace {
+    let mappings = Process::open(pid).unwrap().mappings().unwrap();
+    TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings }
 }
 
 /// A space without mappings.

@@ -41,6 +41,7 @@ struct Total<'a> {
     swapped_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kinds: Option<KindsOut>,
+    mapped_again_bytes: u64,
     within_bytes: &'a [u64],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<OnNode<'a>>,
@@ -70,6 +71,7 @@ struct Surveyed<'a> {
     swapped_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kinds: Option<KindsOut>,
+    mapped_again_bytes: u64,
     within_bytes: &'a [u64],
 }
 
@@ -137,6 +139,7 @@ impl<'a> Total<'a> {
             unknown_bytes: sums.unknown,
             swapped_bytes: sums.swapped,
             kinds: KindsOut::of(&sums.kinds),
+            mapped_again_bytes: sums.mapped_again,
             within_bytes: &sums.within,
             nodes: by_node.iter().map(OnNode::new).collect(),
         }
@@ -174,6 +177,7 @@ impl<'a> Target<'a> {
             unknown_bytes: sums.unknown,
             swapped_bytes: sums.swapped,
             kinds: KindsOut::of(&sums.kinds),
+            mapped_again_bytes: sums.mapped_again,
             within_bytes: &sums.within,
         });
         let blocks = target.by_block.iter().map(|block| Block {

@@ -67,10 +67,14 @@ pub(crate) fn wss(
 pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     let mut notes = vec![];
     let median = |bytes| units::bytes(bytes);
-    // The kernel tells it more often than surveys do.
-    let resident = wss.resident.or_else(|| wss.percentiles_of(|amount| amount.present_bytes));
-    if let Some(present) = resident {
+    // The kernel tells it more often than surveys do, but counts pages as often as they are mapped.
+    let surveyed = wss.percentiles_of(|amount| amount.present_bytes);
+    if let Some(present) = wss.resident.or(surveyed) {
         let mut note = format!("resident (RSS): {} median, {} most", median(present.median()), median(present.0[6]));
+        if let Some(once) = surveyed.filter(|once| once.median() < present.median() / 100 * 95) {
+            let bytes = median(once.median());
+            note += &format!("; {bytes} by surveys, which count each page once and nothing that is freed lazily");
+        }
         for (what, bytes) in [
             ("not observable", wss.percentiles_of(|amount| amount.unobservable_bytes)),
             ("unknown", wss.percentiles_of(|amount| amount.unknown_bytes)),

@@ -1,0 +1,116 @@
+//! What surveys find adds up to the resident memory.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use isotherm_core::AccessProbe;
+use isotherm_probes::bpf::BpfProbe;
+
+use crate::survey::{counts, open_private, survey_of};
+use crate::target::Target;
+use crate::watch::*;
+
+/// The bytes of a process that a survey finds present or lazily freed, each page at each address where it is mapped.
+fn found(probe: &mut BpfProbe, pid: u32) -> u64 {
+    let space = space_of(pid);
+    probe.update(std::slice::from_ref(&space)).unwrap();
+    let blocks = survey_of(probe, &space);
+    let freed: usize = blocks.iter().map(|block| block.lazily_freed.count()).sum();
+    let mut second = 0;
+    probe.survey().unwrap().second_views(space.id, &mut |_, pages| second += pages.count());
+    PAGE * (counts(&blocks, 0..u64::MAX).0 + freed + second) as u64
+}
+
+/// The bytes of a process that the kernel says are in memory. Those of hugetlbfs are not among the resident ones.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let kib = |name| status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
+    ["VmRSS:", "HugetlbPages:"].iter().map(|name| kib(name).map_or(0, |kib| kib.parse::<u64>().unwrap() << 10)).sum()
+}
+
+/// Checks that a survey finds what is resident, but for a hundredth. The kernel counts the page of [vdso].
+fn adds_up(probe: &mut BpfProbe, pid: u32, what: &str) {
+    let (found, resident) = (found(probe, pid), resident(pid));
+    assert!(found.abs_diff(resident) * 100 <= resident, "{what}: {found} of {resident} bytes");
+}
+
+#[test]
+fn what_a_survey_finds_adds_up_to_the_resident_memory() {
+    let mut probe = or_skip!(open_private());
+    let mut target = Target::start();
+    for kind in ["small", "huge", "shared", "small"] {
+        let start = target.map(kind, 4 * MIB);
+        target.write(start, 4 * MIB);
+        if kind == "shared" {
+            let again = target.request(&format!("again {start} {}", 4 * MIB));
+            target.read(again, 4 * MIB);
+        }
+        // The last one is without permission.
+        target.request(&format!("{} {start} {MIB}", if kind == "small" { "forbid" } else { "unprotect" }));
+    }
+    // The zero page is no resident memory.
+    let read = target.map("small", MIB);
+    target.read(read, MIB);
+    let freed = target.map("small", 4 * MIB);
+    target.write(freed, 4 * MIB);
+    target.request(&format!("free {freed} {}", 3 * MIB));
+    adds_up(&mut probe, target.pid(), "anonymous memory");
+}
+
+#[test]
+fn files_shared_segments_and_stacks_add_up_to_the_resident_memory() {
+    let mut probe = or_skip!(open_private());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), vec![1; 8 << 20]).unwrap();
+    let path = file.path().display();
+    let mut target = Target::start();
+    let shared = target.map(&format!("file:{path}"), 8 * MIB);
+    target.read(shared, 6 * MIB);
+    adds_up(&mut probe, target.pid(), "a shared mapping of a file");
+    let private = target.map(&format!("private-file:{path}"), 8 * MIB);
+    target.read(private, 8 * MIB);
+    target.write(private + MIB, 4 * MIB);
+    adds_up(&mut probe, target.pid(), "a private mapping of a file");
+    let segment = target.map("sysv", 4 * MIB);
+    target.write(segment, 4 * MIB);
+    adds_up(&mut probe, target.pid(), "System V shared memory");
+    target.request("stack");
+    adds_up(&mut probe, target.pid(), "the stack of a thread");
+}
+
+#[test]
+fn pages_of_hugetlbfs_add_up_to_the_resident_memory() {
+    let mut probe = or_skip!(open_private());
+    let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
+    if free.trim().parse().unwrap_or(0) < 2 {
+        return isotherm_testing::skip("hugetlbfs has no free pages (see /proc/sys/vm/nr_hugepages)");
+    }
+    for kind in ["hugetlb", "shared-hugetlb"] {
+        let mut target = Target::start();
+        let start = target.map(kind, 4 * MIB);
+        target.write(start, 4 * MIB);
+        adds_up(&mut probe, target.pid(), kind);
+    }
+}
+
+/// Starts a program that writes a line and waits for input.
+fn start(words: &[&str]) -> Option<Child> {
+    let command = &mut Command::new(words[0]);
+    let mut child = command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    Some(child)
+}
+
+#[test]
+fn programs_add_up_to_their_resident_memory() {
+    let mut probe = or_skip!(open_private());
+    let python = "x = bytearray(20 << 20); print('ready', flush=True); input()";
+    for words in [&["sh", "-c", "echo ready; read line"], &["python3", "-c", python]] {
+        let mut child = isotherm_testing::installed_or_skip!(start(words).ok_or(words[0]));
+        let (found, resident) = (found(&mut probe, child.id()), resident(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.abs_diff(resident) * 100 <= resident, "{}: {found} of {resident} bytes", words[0]);
+    }
+}
