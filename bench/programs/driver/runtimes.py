@@ -29,9 +29,9 @@ class LockedJvm(Jvm):
 
 
 class Zgc(Jvm):
-    about = "the same with ZGC, which maps the heap at three addresses until JDK 20"
+    about = "the same with 300 MiB and ZGC, which maps the heap at three addresses until JDK 20"
     # Each collection changes the address at which objects are used: the truth then has pages twice.
-    options = [*Jvm.options, "-XX:+UseZGC", "-XX:-ZProactive"]
+    options, size = [*Jvm.options, "-XX:+UseZGC", "-XX:-ZProactive"], 300
 
 
 class Node(Program):

@@ -146,7 +146,8 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
         target["by_mapping"][1],
         json!({
             "mapping": 1, "present_bytes": 36864, "touched_bytes": 4096, "unobservable_bytes": 8192,
-            "unknown_bytes": 4096, "swapped_bytes": null,
+            "unknown_bytes": 4096, "swapped_bytes": null, "mapped_again_bytes": 12288,
+            "kinds": {"lazily_freed_bytes": 4096, "unobservable_bytes": {"of a guest": 4096}},
             "within_bytes": [0, 0, 4096, 4096, 8192, 8192, 12288, 12288, 16384, 16384]
         })
     );

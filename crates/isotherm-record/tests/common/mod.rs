@@ -235,7 +235,7 @@ pub fn survey(i: u32) -> SurveyRecord {
                         lazily_freed: u64::from(mapping) * PAGE_SIZE,
                         unseen: [(Unseen::Guest, PAGE_SIZE)].into_iter().collect(),
                     },
-                    mapped_again: 0,
+                    mapped_again: u64::from(mapping) * 3 * PAGE_SIZE,
                     within,
                 };
                 MappingSums { mapping, sums }
