@@ -48,7 +48,9 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
     let before = target.kib("Rss:");
     let [outcome] = apply(&mut actuator, &target, Action::PageOut, &[target.memory])[..] else { panic!() };
     let after = target.kib("Rss:");
-    assert_eq!((outcome.applied, outcome.refusal), ((before - after) * 1024, None), "only what was freed is counted");
+    // A page that waits in a CPU's batch may be unmapped, and stays in the cache.
+    let freed = SIZE as u64 - cached(&path);
+    assert_eq!((outcome.applied, outcome.refusal), (freed, None), "only what was freed is counted");
     // The kernel leaves out pages that wait in a CPU's batch.
     assert!(before == SIZE as u64 / 1024 && after < before / 2, "{before} {after}");
     assert_eq!(apply(&mut actuator, &target, Action::WillNeed, &[target.memory]), [Outcome::all(target.memory)]);

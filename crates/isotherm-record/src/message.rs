@@ -22,8 +22,8 @@ const MAX_METADATA: usize = 16 << 20;
 /// The most bytes of one body that are read, compressed or not.
 pub(crate) const MAX_BODY: u64 = 1 << 30;
 
-/// The longest beginning of a file in which a wrong bit is corrected, in bytes: no more than 91,606 bits.
-const MAX_CORRECTED: usize = 11 << 10;
+/// The longest beginning of a file in which a wrong bit is corrected, in bytes. A header has about 12 KiB.
+const MAX_CORRECTED: usize = 16 << 10;
 /// How many bytes of a body are read at a time where it need not be in memory.
 const CHUNK: usize = 1 << 16;
 
@@ -218,8 +218,9 @@ fn only_zeros(file: &File, mut at: u64, len: u64) -> io::Result<bool> {
 /// The message at the start of a file of `len` bytes, if it is whole but for one bit of what comes before its body.
 /// That bit is corrected.
 ///
-/// In up to 91,606 bits, a CRC-32 tells which bit was changed, and tells one changed bit from two: its Hamming distance
-/// is 4 (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002).
+/// A CRC-32 tells which bit was changed. In up to 91,606 bits, it also tells one changed bit from two: its Hamming
+/// distance is 4 (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002). Above that, very few pairs
+/// of changed bits look like one; the columns and the header, which are parsed after that, tell most of these.
 pub(crate) fn corrected_first(file: &File, len: u64) -> io::Result<Option<Message>> {
     let mut bytes = vec![0; MAX_CORRECTED.min(usize::try_from(len).unwrap_or(MAX_CORRECTED))];
     file.read_exact_at(&mut bytes, 0)?;

@@ -275,9 +275,19 @@ fn watching(room: &Room, live: &mut dyn FnMut(String, Option<&'static str>, bool
     if room.bpf {
         live(format!("record --probe bpf -o out.rec {attached}"), Some("out.rec"), true, false);
         live(format!("record -q --probe bpf -o out.rec {started}"), Some("out.rec"), true, false);
-        live(format!("run -q -s stat.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true, false);
+        live(
+            format!("run -q -s stat.yaml --probe bpf --record out.rec --record-needed {attached}"),
+            Some("out.rec"),
+            true,
+            false,
+        );
         live(format!("run -q -s pageout.yaml --probe bpf {attached}"), None, false, false);
-        live(format!("run -q -s inside.yaml --probe bpf --record out.rec {attached}"), Some("out.rec"), true, false);
+        live(
+            format!("run -q -s inside.yaml --probe bpf --record out.rec --record-needed {attached}"),
+            Some("out.rec"),
+            true,
+            false,
+        );
         live(format!("tune -q --probe bpf -f json {attached}"), None, false, false);
         let idle = "idle -q --probe bpf -i 100ms -n 1";
         live(format!("{idle} --pid PID -f json -o out.json"), Some("out.json"), false, false);

@@ -117,10 +117,12 @@ fn options() -> Options {
 }
 
 struct Tracer {
-    /// The process. While a process runs that it has forked, which may want to trace it, it is not traced.
+    /// The process. While its helper runs, which may want to trace it, it is not traced.
     pid: Pid,
     /// The threads of the process that are let go at their next stop.
     leaving: BTreeSet<Pid>,
+    /// The helper, while it waits until they are let go.
+    helper: Option<Pid>,
     fault: Option<Fault>,
     /// Whether `main` runs, and not the loader or the runtime before it.
     counts: bool,
@@ -137,14 +139,14 @@ impl Tracer {
         let (calls, within) = (BTreeMap::new(), HashMap::new());
         let traced = Arc::new(Mutex::new(BTreeSet::from([pid])));
         let leaving = BTreeSet::new();
-        Self { pid, leaving, fault, counts: false, calls, failed: None, traced, within }
+        Self { pid, leaving, helper: None, fault, counts: false, calls, failed: None, traced, within }
     }
 
     fn traced(&self) -> MutexGuard<'_, BTreeSet<Pid>> {
         self.traced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the process, and what it forks, to their end. What executes another program is let go.
+    /// Follows the process and its helpers to their end. What executes another program is let go.
     fn follow(&mut self) -> io::Result<Result<i32, Signal>> {
         let mut end = None;
         loop {
@@ -155,22 +157,22 @@ impl Tracer {
             };
             let (thread, signal) = match status {
                 WaitStatus::Exited(thread, status) => {
-                    self.traced().remove(&thread);
+                    self.ended(thread)?;
                     end = end.or((thread == self.pid).then_some(Ok(status)));
                     continue;
                 }
                 WaitStatus::Signaled(thread, signal, _) => {
-                    self.traced().remove(&thread);
+                    self.ended(thread)?;
                     end = end.or((thread == self.pid).then_some(Err(signal)));
+                    continue;
+                }
+                WaitStatus::PtraceEvent(thread, _, libc::PTRACE_EVENT_EXEC) if is_helper(thread) => {
+                    self.release_for(thread)?;
                     continue;
                 }
                 WaitStatus::PtraceEvent(thread, _, libc::PTRACE_EVENT_EXEC) if thread != self.pid => {
                     self.traced().remove(&thread);
                     settle(ptrace::detach(thread, None))?;
-                    continue;
-                }
-                WaitStatus::PtraceEvent(thread, _, libc::PTRACE_EVENT_FORK) if self.is_of_process(thread) => {
-                    self.release(thread)?;
                     continue;
                 }
                 WaitStatus::PtraceEvent(thread, _, libc::PTRACE_EVENT_EXIT) if !self.is_of_process(thread) => {
@@ -188,6 +190,7 @@ impl Tracer {
             if self.leaving.remove(&thread) && !self.within.get(&thread).is_some_and(|fails| *fails) {
                 self.within.remove(&thread);
                 settle(ptrace::detach(thread, signal))?;
+                self.start_helper()?;
                 continue;
             }
             self.traced().insert(thread);
@@ -205,14 +208,29 @@ impl Tracer {
         names.filter_map(|name| Some(Pid::from_raw(name.file_name().to_str()?.parse().ok()?))).collect()
     }
 
-    /// Lets the process go, because a process that it has forked may trace it. `thread` is the one that forks.
-    fn release(&mut self, thread: Pid) -> nix::Result<()> {
-        for other in self.threads().into_iter().filter(|other| *other != thread) {
-            self.leaving.insert(other);
-            settle(ptrace::interrupt(other))?;
+    /// A thread or a process has ended.
+    fn ended(&mut self, thread: Pid) -> nix::Result<()> {
+        self.traced().remove(&thread);
+        self.leaving.remove(&thread);
+        self.start_helper()
+    }
+
+    /// Lets the process go, because its helper may trace it. The helper, which is at its beginning, waits for that.
+    fn release_for(&mut self, helper: Pid) -> nix::Result<()> {
+        for thread in self.threads() {
+            self.leaving.insert(thread);
+            settle(ptrace::interrupt(thread))?;
         }
-        self.within.remove(&thread);
-        settle(ptrace::detach(thread, None))
+        self.helper = Some(helper);
+        self.start_helper()
+    }
+
+    /// Starts the helper, if there is one that waits and the process was let go.
+    fn start_helper(&mut self) -> nix::Result<()> {
+        match self.helper.take_if(|_| self.leaving.is_empty()) {
+            Some(helper) => settle(ptrace::syscall(helper, None)),
+            None => Ok(()),
+        }
     }
 
     /// Traces the process again.
@@ -267,6 +285,12 @@ impl Tracer {
         let _ = (&self.fault, &self.counts, &self.calls, &self.failed, &self.within);
         Err(Errno::ENOSYS)
     }
+}
+
+/// Whether a process executes the program that makes calls inside targets.
+fn is_helper(process: Pid) -> bool {
+    let program = std::fs::read_link(format!("/proc/{process}/exe"));
+    program.is_ok_and(|program| program.to_string_lossy().starts_with("/memfd:isotherm-inside"))
 }
 
 /// A thread, its state and what it waits for in the kernel.

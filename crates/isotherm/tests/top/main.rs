@@ -21,7 +21,7 @@ fn the_screen_shows_heatmap_working_set_hottest_mapping_and_cost() {
         screen.0.alternate_screen()
             && screen.0.hide_cursor()
             && holds(&["isotherm pid", "workload hot.toml", " s"])
-            && holds(&["working set", "MiB of", "%"])
+            && holds(&["working set", "MiB resident", "%"])
             && holds(&["hot", "MiB", "warm", "cold", "unobs"])
             && holds(&["monitor", "% CPU", "regions", "reads/s", "late"])
             && holds(&["▁", "working set"]) | holds(&["█", "working set"])
