@@ -185,6 +185,13 @@ pub trait AddressSpace {
         let _ = most;
     }
 
+    /// How many bytes of a target are in memory now, all of its mappings together, without a lock of the target. `None`
+    /// if that is not known.
+    fn resident(&mut self, target: TargetId) -> Option<u64> {
+        let _ = target;
+        None
+    }
+
     /// Whether the run goes on while there is no target, because one may come.
     fn awaits_targets(&self) -> bool {
         false

@@ -35,6 +35,8 @@ struct World {
     pid: u32,
     /// Mapped memory that is not present.
     reserved: Option<AddrRange>,
+    /// The time in which its pages appear, in the order of addresses. All are there from the start if it is zero.
+    fills: Duration,
     ranges: Arc<[AddrRange]>,
     parts: Arc<[Part]>,
     /// Whether the parts are spread over all pages, or lie one after the other.
@@ -63,6 +65,7 @@ impl World {
         Self {
             pid,
             reserved: None,
+            fills: Duration::ZERO,
             ranges: ranges.into(),
             parts: parts.into(),
             scattered,
@@ -85,11 +88,27 @@ impl World {
 
     fn is_present(&self, addr: u64) -> bool {
         let index = self.ranges.partition_point(|range| range.end() <= addr);
-        self.ranges.get(index).is_some_and(|range| range.contains(addr))
+        self.ranges.get(index).is_some_and(|range| range.contains(addr)) && self.filled(addr) <= self.now.get()
+    }
+
+    /// The share of the pages that have appeared.
+    fn filled_part(&self) -> f64 {
+        if self.fills.is_zero() { 1.0 } else { (self.now.get().as_secs_f64() / self.fills.as_secs_f64()).min(1.0) }
+    }
+
+    /// When a page appears. It is accessed then.
+    fn filled(&self, addr: u64) -> Duration {
+        let (first, last) = (self.ranges[0].start(), self.ranges.last().unwrap().end());
+        self.fills.mul_f64((addr - first) as f64 / (last - first) as f64)
     }
 
     /// When a page was accessed last. `None` if that was before the run.
     fn last_access(&self, addr: u64) -> Option<Duration> {
+        let filled = Some(self.filled(addr)).filter(|filled| !filled.is_zero());
+        self.last_use(addr).max(filled)
+    }
+
+    fn last_use(&self, addr: u64) -> Option<Duration> {
         let unit = if self.huge { BLOCK_SIZE } else { PAGE_SIZE };
         let place = match self.scattered {
             true => chance(addr / unit),
@@ -153,7 +172,11 @@ impl World {
     fn block(&self, start: u64) -> BlockPages {
         let end = start + BLOCK_SIZE;
         let here = self.ranges.iter().filter(|range| range.start() < end && range.end() > start);
-        let present = here.fold(PageBits::NONE, |all, range| all | PageBits::within(start, *range));
+        let mut present = here.fold(PageBits::NONE, |all, range| all | PageBits::within(start, *range));
+        if self.filled(end.min(self.ranges.last().unwrap().end())) > self.now.get() {
+            let filled = present.iter().filter(|&page| self.is_present(start + page as u64 * PAGE_SIZE));
+            present = filled.fold(PageBits::NONE, |all, page| all | PageBits::of(page..page + 1));
+        }
         let mut accessed = present;
         if self.huge && !self.accessed(start) {
             accessed = PageBits::NONE;
@@ -178,6 +201,10 @@ impl AddressSpace for World {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let mappings = self.ranges.iter().copied().chain(self.reserved).map(Mapping::anonymous).collect();
         Ok(vec![TargetSpace { id: TargetId::process(self.pid, Duration::ZERO), layout: Layout::Process, mappings }])
+    }
+
+    fn resident(&mut self, _: TargetId) -> Option<u64> {
+        Some((self.filled_part() * (World::pages(self) * PAGE_SIZE) as f64) as u64)
     }
 }
 
@@ -377,7 +404,8 @@ fn memory_in_use_is_known_within_a_tenth_after_two_seconds_whatever_the_size() {
 fn bounds_hold_the_truth_in_19_of_20_runs() {
     for (share, huge) in [(0.02, false), (0.3, false), (0.2, true)] {
         let held = (0..60).filter(|&pid| {
-            let world = World { huge, ..World::dense(pid, GIB / 4, &in_use(share), true) };
+            let size = if huge { GIB / 4 } else { GIB / 16 };
+            let world = World { huge, ..World::dense(pid, size, &in_use(share), true) };
             // One survey finds the pages.
             let rare = SurveyInterval::Fixed(Duration::from_secs(60));
             let (found, _) = watch_with(&world, Duration::from_millis(1300), false, rare);
@@ -415,4 +443,24 @@ fn memory_that_is_spread_over_much_address_space_is_known() {
     let (found, _) = watch(&world, Duration::from_millis(2100), false);
     let [low, value, high] = last(&world, &found, 0);
     assert!((0.9..1.1).contains(&value) && low <= 1.0 && high >= 1.0, "{low} {value} {high}");
+}
+
+#[test]
+fn memory_that_is_added_is_within_the_bounds_at_each_reading() {
+    // A quarter of it appears between two surveys, and is accessed all the time.
+    for (size, fills) in [(GIB / 4, 6.0), (10 * GIB, 10.0)] {
+        let (fills, rare) = (Duration::from_secs_f64(fills), SurveyInterval::Fixed(Duration::from_secs(4)));
+        let world = World { fills, ..World::dense(4, size, &in_use(1.0), false) };
+        let (found, _) = watch_with(&world, fills + Duration::from_secs(2), false, rare);
+        let readings = found.panels.iter().flat_map(|panel| {
+            let there = (panel.time.as_secs_f64() / fills.as_secs_f64()).min(1.0) * size as f64;
+            [0, 2]
+                .map(|window| panel.total[window])
+                .map(|of| [of.low, of.value, of.high].map(|bytes| bytes as f64 / there))
+        });
+        let readings: Vec<[f64; 3]> = readings.collect();
+        assert!(readings.iter().all(|[low, _, high]| *low <= 1.001 && *high >= 0.999), "{readings:.2?}");
+        let good = readings.iter().filter(|[low, value, _]| (0.9..1.1).contains(value) && *low > 0.8).count();
+        assert!(good * 2 > readings.len(), "{readings:.2?}");
+    }
 }

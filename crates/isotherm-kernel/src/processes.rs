@@ -326,6 +326,12 @@ impl AddressSpace for Processes {
         Ok(spaces)
     }
 
+    fn resident(&mut self, target: TargetId) -> Option<u64> {
+        // A part of a process has no counter.
+        let pid = target.pid().filter(|_| self.part.is_whole())?;
+        Some(crate::memory_use(Path::new(ROOT), pid).ok()?.resident)
+    }
+
     fn look_for_new(&mut self, most: usize) -> Result<Vec<TargetSpace>, BoxError> {
         self.has_looks = true;
         if !self.finder.selection().is_open() {

@@ -65,6 +65,13 @@ impl AddressSpace for LiveTargets {
         }
     }
 
+    fn resident(&mut self, target: TargetId) -> Option<u64> {
+        match self {
+            Self::Processes(processes) => processes.resident(target),
+            Self::Physical(..) => None,
+        }
+    }
+
     fn set_most_join(&mut self, most: usize) {
         match self {
             Self::Processes(processes) => processes.set_most_join(most),

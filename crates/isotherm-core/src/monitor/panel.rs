@@ -6,7 +6,7 @@ use rand::Rng;
 
 use super::{Monitor, MonitorError};
 use crate::survey::ClearPages;
-use crate::{AccessProbe, AddressSpace, PageLook, Sample, Sink, TargetId};
+use crate::{AccessProbe, AddressSpace, PAGE_SIZE, PageLook, Sample, Sink, TargetId};
 
 /// Buffers whose memory is used again in each reading.
 #[derive(Debug, Default)]
@@ -14,7 +14,12 @@ pub(super) struct PanelBuffers {
     samples: Vec<Sample>,
     looks: Vec<PageLook>,
     cleared: Vec<bool>,
+    /// The target whose resident memory is read next.
+    turn: usize,
 }
+
+/// Of how many targets it is read in a reading of the panel how much is in memory: 1 to 2 ms.
+const MOST_RESIDENT: usize = 64;
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// When the panel is read next. `None` if there is none.
@@ -31,8 +36,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.work.panel = true;
         let began = self.cpu_time();
         self.panel.begin(now);
+        self.read_resident();
         self.draw_panel();
         let (reads, clears) = self.look_at_panel(false)?;
+        self.panel.find_missing();
         let spent = self.cpu_since(began);
         self.panel.spent(spent.unwrap_or_default(), reads, self.panel.is_first());
         if !self.panel.is_first() {
@@ -50,13 +57,25 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(())
     }
 
+    /// Reads how much of the targets is in memory: of many targets, a part at a time.
+    fn read_resident(&mut self) {
+        let targets = self.regions.targets();
+        let count = targets.len().min(MOST_RESIDENT);
+        for id in targets.iter().cycle().skip(self.panel_buffers.turn).take(count).map(|target| target.space.id) {
+            if let Some(bytes) = self.space.resident(id) {
+                self.panel.is_resident(id, bytes / PAGE_SIZE);
+            }
+        }
+        self.panel_buffers.turn = (self.panel_buffers.turn + count) % targets.len().max(1);
+    }
+
     fn draw_panel(&mut self) {
         self.panel.draw(self.regions.targets().iter().map(|target| (&target.space, target.pages())));
     }
 
     /// Reads pages of the panel and clears those that were accessed. Returns how many.
     fn look_at_panel(&mut self, only_drawn: bool) -> Result<(usize, usize), MonitorError> {
-        let PanelBuffers { samples, looks, cleared } = &mut self.panel_buffers;
+        let PanelBuffers { samples, looks, cleared, .. } = &mut self.panel_buffers;
         let Some(pages) = self.probe.pages() else { return Ok((0, 0)) };
         self.panel.samples(only_drawn, samples);
         looks.clear();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::member::{Member, Tick};
 use super::places::Places;
-use super::{FIRST, Panel};
+use super::{FIRST, MOST, Panel};
 use crate::survey::{BLOCK_SIZE, PageHistory};
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};
 
@@ -21,7 +21,17 @@ pub(super) struct Drawn {
     from: From,
     /// The reading with which it was drawn from these pages first.
     tick: Tick,
+    /// How many resident pages there may be that it was not drawn from.
+    pub(super) missing: f64,
 }
+
+/// If more than this part of the memory is not among what surveys have seen, absent pages are drawn, too: memory is
+/// being added. All that is drawn from is at most so many times what is in memory.
+const GROWN: f64 = 0.02;
+const MOST_ABSENT: f64 = 16.0;
+
+/// Fewer pages do not count as missing: the counters of the kernel are not exact.
+const INEXACT: f64 = 64.0;
 
 /// The pages of one mapping.
 #[derive(Debug)]
@@ -39,6 +49,8 @@ struct From {
     mappings: Arc<[Mapping]>,
     /// `None` if it is not known which pages are present.
     history: Option<Arc<PageHistory>>,
+    /// Of mappings with at most so many pages, absent pages are drawn, too, because memory is being added.
+    whole: u64,
     rate: f64,
 }
 
@@ -49,12 +61,43 @@ impl From {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        is_same_history && Arc::ptr_eq(&self.mappings, &other.mappings)
+        is_same_history && self.whole == other.whole && Arc::ptr_eq(&self.mappings, &other.mappings)
+    }
+
+    /// What pages of a mapping are drawn from. `None` if that is all of the mapping.
+    fn known(&self, mapping: &Mapping) -> Option<&PageHistory> {
+        let is_whole = mapping.range.pages() <= self.whole && is_memory(&self.mappings, mapping);
+        self.history.as_deref().filter(|_| !is_whole)
+    }
+
+    fn with_whole(&self, whole: u64) -> Self {
+        Self { whole, ..self.clone() }
+    }
+
+    /// How much more is in memory than surveys know of.
+    fn grown(&self, resident: f64) -> f64 {
+        resident - self.history.as_ref().map_or(resident, |history| history.present() as f64)
+    }
+
+    /// The size of the largest mappings of which absent pages can be drawn, too, if so much is in memory.
+    fn largest_whole(&self, resident: f64) -> u64 {
+        let mut sizes: Vec<_> = self.mappings.iter().filter(|mapping| is_memory(&self.mappings, mapping)).collect();
+        sizes.sort_by_key(|mapping| mapping.range.pages());
+        let (mut all, mut largest) = (0, 0);
+        for same in sizes.chunk_by(|a, b| a.range.pages() == b.range.pages()) {
+            let pages = same[0].range.pages();
+            all += pages * same.len() as u64;
+            if all as f64 > resident * MOST_ABSENT {
+                break;
+            }
+            largest = pages;
+        }
+        largest
     }
 
     /// How many pages of a mapping there are to draw from.
     fn pages(&self, mapping: &Mapping) -> u64 {
-        match &self.history {
+        match self.known(mapping) {
             Some(history) => history.pages_in(mapping.range).present / PAGE_SIZE,
             None if is_memory(&self.mappings, mapping) => mapping.range.pages(),
             None => 0,
@@ -99,7 +142,7 @@ impl Drawn {
                 members.push(known.unwrap_or_else(|| Member::drawn(addr, since)));
             };
             let numbers = |range: AddrRange| range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
-            match &from.history {
+            match from.known(mapping) {
                 None => places.pages_in(numbers(mapping.range)).for_each(add),
                 Some(history) => {
                     let mut blocks = history.present_pages(mapping.range).peekable();
@@ -118,7 +161,22 @@ impl Drawn {
             }
             mappings.push(DrawnMapping { range: mapping.range, pages, members: first..members.len() });
         }
-        Self { id, members, mappings, from, tick }
+        Self { id, members, mappings, from, tick, missing: 0.0 }
+    }
+
+    /// Finds how much of the `resident` pages there may be that the panel was not drawn from.
+    fn find_missing(&mut self, resident: Option<f64>) {
+        let (mut present, mut variance) = (0.0, 0.0);
+        for mapping in &self.mappings {
+            let members = &self.members[mapping.members.clone()];
+            let pages = mapping.pages as f64;
+            let count = members.len().max(1) as f64;
+            let absent = members.iter().filter(|member| member.is_absent).count() as f64 / count;
+            present += pages * (1.0 - absent);
+            variance += pages * pages * absent * (1.0 - absent) / count;
+        }
+        let missing = resident.map_or(0.0, |resident| resident - present - 2.0 * variance.sqrt());
+        self.missing = if missing > INEXACT { missing } else { 0.0 };
     }
 }
 
@@ -129,28 +187,52 @@ impl Panel {
         &mut self,
         targets: impl Iterator<Item = (&'a TargetSpace, Option<&'a Arc<PageHistory>>)> + Clone,
     ) {
-        let from = |space: &TargetSpace, history: Option<&Arc<PageHistory>>, rate: f64| From {
-            mappings: Arc::clone(&space.mappings),
-            history: history.filter(|history| history.present() > 0).cloned(),
-            rate,
-        };
+        let before = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).ok();
+        let mut wanted: Vec<(TargetId, From)> = targets
+            .map(|(space, history)| {
+                let history = history.filter(|history| history.present() > 0).cloned();
+                let mut from = From { mappings: Arc::clone(&space.mappings), history, whole: 0, rate: 0.0 };
+                let before = before(space.id).map(|index| &self.targets[index].from);
+                let resident = self.resident.get(&space.id).copied().unwrap_or_default();
+                if from.grown(resident) > resident * GROWN + INEXACT {
+                    from.whole = from.largest_whole(resident);
+                }
+                // Where surveys have seen no more since, it stays as it was.
+                if let Some(before) = before.filter(|before| before.with_whole(from.whole).is_same(&from)) {
+                    from.whole = from.whole.max(before.whole);
+                }
+                (space.id, from)
+            })
+            .collect();
+        let pages = |from: &From| from.mappings.iter().map(|mapping| from.pages(mapping)).sum::<u64>() as f64;
+        let all: f64 = wanted.iter().map(|(_, from)| pages(from)).sum();
+        let is_whole = wanted.iter().any(|(_, from)| from.whole > 0);
         if self.rate == 0.0 {
-            let pages = targets.clone().flat_map(|(space, history)| {
-                let from = from(space, history, 0.0);
-                space.mappings.iter().map(|mapping| from.pages(mapping)).collect::<Vec<_>>()
-            });
-            self.rate = (FIRST / (pages.sum::<u64>() as f64).max(1.0)).min(1.0);
+            self.rate = (FIRST / all.max(1.0)).min(1.0);
+        } else if is_whole && self.rate < 1.0 || self.rate * all > MOST {
+            self.rate = self.rate.min(self.most() / all.max(1.0));
         }
+        wanted.iter_mut().for_each(|(_, from)| from.rate = self.rate);
         let mut before: Vec<Option<Drawn>> = std::mem::take(&mut self.targets).into_iter().map(Some).collect();
         let ids: Vec<TargetId> = before.iter().flatten().map(|drawn| drawn.id).collect();
-        for (space, history) in targets {
-            let from = from(space, history, self.rate);
-            let known = ids.binary_search(&space.id).ok().and_then(|index| before[index].take());
+        for (id, from) in wanted {
+            let known = ids.binary_search(&id).ok().and_then(|index| before[index].take());
             self.targets.push(match known {
                 Some(known) if known.from.is_same(&from) && known.from.rate == from.rate => known,
-                known => Drawn::draw(space.id, from, known, self.tick),
+                known => Drawn::draw(id, from, known, self.tick),
             });
         }
         self.targets.sort_by_key(|drawn| drawn.id);
+    }
+
+    /// Takes in how many pages of a target are in memory now.
+    pub(crate) fn is_resident(&mut self, target: TargetId, pages: u64) {
+        self.resident.insert(target, pages as f64);
+    }
+
+    /// Finds what is in memory that it was not drawn from.
+    pub(crate) fn find_missing(&mut self) {
+        let Self { targets, resident, .. } = self;
+        targets.iter_mut().for_each(|drawn| drawn.find_missing(resident.get(&drawn.id).copied()));
     }
 }

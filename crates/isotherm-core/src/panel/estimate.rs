@@ -36,6 +36,8 @@ pub(super) const COUNT: usize = WINDOWS.len();
 pub(super) struct Sums {
     /// The pages of the memory.
     pub(super) pages: f64,
+    /// How many pages there may be besides these, of which nothing is known.
+    pub(super) missing: f64,
     /// The pages of the panel.
     pub(super) members: f64,
     /// Of these, the pages whose accessed bits cannot be cleared one by one, such as shared ones.
@@ -65,6 +67,7 @@ pub(super) struct Known {
 impl AddAssign<&Self> for Sums {
     fn add_assign(&mut self, other: &Self) {
         self.pages += other.pages;
+        self.missing += other.missing;
         self.members += other.members;
         self.stuck += other.stuck;
         self.squares += other.squares;
@@ -106,16 +109,18 @@ impl Sums {
     }
 
     fn estimate(&self, Known { used, unknown, likely, new, .. }: Known) -> Estimate {
-        let bytes = |share: f64| (share * self.pages).round() as u64 * PAGE_SIZE;
+        let bytes = |share: f64, missing: f64| (share * self.pages + missing).round() as u64 * PAGE_SIZE;
         let members = self.members - new;
         if members < 1.0 {
-            return Estimate { low: 0, value: 0, high: bytes(1.0) };
+            return Estimate { low: 0, value: 0, high: bytes(1.0, self.missing) };
         }
+        let likely = (used + likely) / members;
         let variance = self.squares / (self.members * members);
         Estimate {
-            low: bytes(wilson(used / members, variance).0),
-            value: bytes((used + likely) / members),
-            high: bytes(wilson((used + unknown) / members, variance).1),
+            low: bytes(wilson(used / members, variance).0, 0.0),
+            // What is missing is in use like the rest, as far as it is known.
+            value: bytes(likely, likely * self.missing),
+            high: bytes(wilson((used + unknown) / members, variance).1, self.missing),
         }
     }
 }

@@ -18,6 +18,10 @@ pub(super) struct Member {
     /// Whether the accessed bit was seen since the last reading, by somebody who has cleared it then.
     pub(super) seen: bool,
     pub(super) is_huge: bool,
+    /// Whether it was not in memory at the last reading.
+    pub(super) is_absent: bool,
+    /// Whether it was absent when it was drawn, and was not accessed since: `last` is when it would have appeared.
+    is_void: bool,
     /// Whether its accessed bit was refused to be cleared.
     stuck: bool,
     /// Whether the accessed bit is set and stays so, so that later accesses are not seen.
@@ -25,9 +29,20 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A page that has just been drawn. It has appeared after the reading before `last`, if that is not 0.
+    /// A page that has just been drawn. If it is present, it has appeared after the reading before `last`, if that is
+    /// not 0.
     pub(super) fn drawn(addr: u64, last: Tick) -> Self {
-        Self { addr, since: 0, last, seen: false, is_huge: false, stuck: false, set: false }
+        Self {
+            addr,
+            since: 0,
+            last,
+            seen: false,
+            is_huge: false,
+            is_absent: false,
+            is_void: false,
+            stuck: false,
+            set: false,
+        }
     }
 
     /// Whether it was not read yet.
@@ -38,7 +53,8 @@ impl Member {
     /// Takes in what the reading `tick` has found. Returns whether its accessed bit is to be cleared.
     pub(super) fn read(&mut self, look: PageLook, tick: Tick) -> bool {
         let accessed = std::mem::take(&mut self.seen) || look.accessed;
-        self.is_huge = look.huge;
+        (self.is_huge, self.is_absent) = (look.huge, !look.present);
+        self.is_void |= self.is_drawn() && self.is_absent;
         if !look.present || !look.accessed {
             // If the bit was set before, somebody has cleared it.
             if self.since == 0 || self.set {
@@ -47,7 +63,7 @@ impl Member {
             (self.set, self.stuck) = (false, self.stuck && look.present);
         }
         if accessed && self.since != 0 && !self.set {
-            self.last = tick;
+            (self.last, self.is_void) = (tick, false);
         }
         // A page that could not be cleared may be so at another time: it may have been on its way between two lists.
         look.present
@@ -75,20 +91,24 @@ impl Member {
         }
     }
 
-    /// Adds it to `sums`. Each window holds the accesses that the readings after this one have found.
-    pub(super) fn count(&self, sums: &mut Sums, begin: &[Tick; COUNT], now: Tick) {
-        sums.members += 1.0;
-        sums.stuck += f64::from(u8::from(self.stuck));
+    /// Adds it to `sums` with this weight. Each window holds the accesses that the readings after this one have found.
+    pub(super) fn count(&self, weight: f64, sums: &mut Sums, begin: &[Tick; COUNT], now: Tick) {
+        let stuck = if self.stuck { weight } else { 0.0 };
+        sums.members += weight;
+        sums.stuck += stuck;
         for (known, &begin) in sums.within.iter_mut().zip(begin) {
             if self.last > begin {
-                known.used += 1.0;
-                known.used_stuck += f64::from(u8::from(self.stuck));
+                if self.is_void {
+                    continue;
+                }
+                known.used += weight;
+                known.used_stuck += stuck;
             } else if self.set {
-                known.unknown += 1.0;
+                known.unknown += weight;
                 let is_likely = self.since > 0 && self.last >= self.since && self.last - self.since <= now - begin;
-                known.likely += f64::from(u8::from(is_likely));
+                known.likely += if is_likely { weight } else { 0.0 };
             } else if self.since == 0 || self.since > begin {
-                known.new += 1.0;
+                known.new += weight;
             }
         }
     }

@@ -9,6 +9,8 @@
 //! - A page that was just drawn says nothing before its accessed bit was cleared once.
 //! - Pages are drawn from those that are present, as soon as a survey has read them all, and from all that is mapped
 //!   until then. An absent page counts as not accessed.
+//! - Memory that is added between surveys is drawn from all of its mapping, absent pages too, if they are not too many.
+//!   What a target has in memory beyond all that its pages were drawn from is unknown, and widens the bounds.
 //! - Each page belongs to the panel with the same probability, new ones too ([`places`]).
 //! - A huge page has one accessed bit. Its pages count as one that was drawn.
 //! - Pages that cannot be cleared one by one, such as shared ones, are known from when a survey has cleared them until
@@ -20,7 +22,7 @@ mod member;
 mod places;
 mod snapshot;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 pub use estimate::Estimate;
@@ -56,6 +58,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time from a reading to the next, if the budget allows no more.
 const LONGEST: Duration = Duration::from_secs(2);
 
+/// If huge pages have so many pages of the panel each, none is left out.
+const EACH: f64 = 4.0;
+
 /// A mapping is estimated by itself if it has so many pages of the panel.
 const ENOUGH: usize = 100;
 
@@ -72,10 +77,14 @@ pub(crate) struct Panel {
     tick: Tick,
     /// The reading since which the panel counts as watched.
     watched: Tick,
+    /// How many pages of each target are in memory, as far as it is known.
+    resident: BTreeMap<TargetId, f64>,
     /// How many pages several targets map, as a survey has found, beyond the first target of each.
     excess: f64,
     /// The CPU time of a page in a reading, on the mean; and of drawing one. `None` if they are not known.
     price: (Option<f64>, Option<f64>),
+    /// How many pages can be read within the budget. 0 before it is known.
+    affordable: f64,
     /// When it is read next.
     due: Duration,
 }
@@ -234,8 +243,8 @@ impl Panel {
             let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
             sums.share(0).map_or(FIRST, wanted)
         };
-        let affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
-        let wanted = wanted.min(affordable.max(LEAST / 4.0));
+        self.affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
+        let wanted = wanted.min(self.most());
         let has = self.members() as f64;
         let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9);
         if has < wanted * FEW && before < 1.0 {
@@ -247,6 +256,11 @@ impl Panel {
             self.rate = wanted / sums.pages;
         }
         self.rate != before
+    }
+
+    /// The most pages that it can have.
+    fn most(&self) -> f64 {
+        if self.affordable > 0.0 { self.affordable.clamp(LEAST / 4.0, MOST) } else { MOST }
     }
 
     /// What the last reading says.
@@ -280,20 +294,34 @@ impl Panel {
         self.tick.saturating_sub(ago.max(1) as Tick).max(self.watched).max(1).min(self.tick.saturating_sub(1))
     }
 
+    /// The weight of each of `count` pages that share an accessed bit, and the square of their sum by the chance that
+    /// the panel has other pages.
+    fn weigh(&self, count: f64, is_huge: bool) -> (f64, f64) {
+        let expected = self.rate * if is_huge { BLOCK_PAGES as f64 } else { 1.0 };
+        if is_huge && expected >= EACH {
+            (expected / count, 0.0)
+        } else if expected >= 1.0 {
+            // Each has as many as expected, or one more or less.
+            (1.0, f64::from(u8::from(is_huge)))
+        } else {
+            (1.0, count * count * (1.0 - expected))
+        }
+    }
+
     /// What is known of each target and its mappings, and of all.
     fn sums(&self) -> (Vec<TargetPanel>, Sums) {
         let begin = WINDOWS.map(|window| self.begin_of(window));
         let mut all = Sums::default();
         let targets = self.targets.iter().map(|drawn| {
-            let mut total = Sums::default();
+            let mut total = Sums { missing: drawn.missing, ..Sums::default() };
             let mut by_mapping = Vec::new();
             for mapping in &drawn.mappings {
                 let members = &drawn.members[mapping.members.clone()];
                 let mut sums = Sums { pages: mapping.pages as f64, ..Sums::default() };
-                members.iter().for_each(|member| member.count(&mut sums, &begin, self.tick));
                 for same in members.chunk_by(|a, b| a.bit() == b.bit()) {
-                    let pages = if same[0].is_huge { BLOCK_PAGES as f64 } else { 1.0 };
-                    sums.squares += (same.len() as f64).powi(2) * (1.0 - pages * self.rate).max(0.0);
+                    let (weight, square) = self.weigh(same.len() as f64, same[0].is_huge);
+                    same.iter().for_each(|member| member.count(weight, &mut sums, &begin, self.tick));
+                    sums.squares += square;
                 }
                 if members.len() >= ENOUGH {
                     by_mapping.push(MappingPanel { range: mapping.range, within: sums.estimates() });
