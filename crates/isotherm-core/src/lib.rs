@@ -30,6 +30,7 @@ mod idle;
 mod intervals;
 mod mapped;
 mod monitor;
+mod order;
 mod pacer;
 mod packed;
 mod panel;

@@ -6,13 +6,10 @@
 //! any run of pages, to within two or three pages (Kuipers and Niederreiter, Uniform Distribution of Sequences, 1974,
 //! chapter 2.3).
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 
 use crate::TargetId;
-
-/// The fractional part of the golden ratio, in units of 2⁻⁶⁴.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+use crate::order::{GOLDEN, first_place};
 
 /// The number 1 in units of 2⁻⁶⁴.
 const ONE: f64 = 18_446_744_073_709_551_616.0;
@@ -34,7 +31,7 @@ pub(super) struct Places {
 impl Places {
     /// The places of a target in a panel with this share of all pages, which is above 0.
     pub(super) fn new(target: TargetId, rate: f64) -> Self {
-        let first = BuildHasherDefault::<DefaultHasher>::new().hash_one(target);
+        let first = first_place(target);
         let below = (rate < 1.0).then_some(((rate * ONE) as u64).max(1 << 20));
         let (mut up, mut down) = (None, None);
         let mut distance = 1_u64;

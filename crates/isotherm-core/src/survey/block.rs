@@ -6,9 +6,9 @@ use rand::seq::IteratorRandom;
 use rand::{Rng, RngExt};
 
 use super::counts::Counts;
-use super::panel::GOLDEN;
 use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
 use crate::AddrRange;
+use crate::order::GOLDEN;
 
 /// The number of surveys that stands for any longer time, and for a time that is not known.
 pub(super) const LONGEST: u16 = u16::MAX;

@@ -13,11 +13,11 @@
 //! independently, the error would be the square root of the number of blocks (Kuipers and Niederreiter, Uniform
 //! Distribution of Sequences, 1974, chapter 2.3).
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use super::BLOCK_SIZE;
 use crate::TargetId;
+use crate::order::{GOLDEN, first_place};
 
 /// The blocks that are cleared in each survey.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,15 +47,12 @@ impl Panel {
     /// Whether the block that begins at `start` belongs to it.
     pub(super) fn contains(&self, start: u64) -> bool {
         self.is_all() || {
-            let first = BuildHasherDefault::<DefaultHasher>::new().hash_one(self.target);
+            let first = first_place(self.target);
             let place = first.wrapping_add((start / BLOCK_SIZE).wrapping_mul(GOLDEN));
             (place as f64) < self.share * u64::MAX as f64
         }
     }
 }
-
-/// The fractional part of the golden ratio, in units of 2⁻⁶⁴.
-pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The time over which the accessed bits that are set again are a mean.
 const MEAN: f64 = 5.0;
