@@ -28,6 +28,10 @@ const LONGEST_LINE: usize = 64 << 10;
 /// Reads of the file at least this many bytes at a time. The kernel hands out about a page at a time anyway.
 const BUFFER: usize = 16 << 10;
 
+/// Reads of `smaps` have this many bytes, which is less than the kernel writes about a mapping. It then walks the pages
+/// of one mapping at a time and lets the process map memory in between. With larger reads, it walks those of several.
+const SMALL_BUFFER: usize = 512;
+
 /// A line of the file.
 #[derive(Debug)]
 pub(crate) enum Line<'a> {
@@ -48,8 +52,13 @@ pub(crate) enum Line<'a> {
 ///
 /// # Errors
 /// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
-pub(crate) fn read_lines(file: impl Read, mut each: impl FnMut(Line<'_>)) -> io::Result<()> {
-    let mut reader = BufReader::with_capacity(BUFFER, HeldFile(file));
+pub(crate) fn read_lines(file: impl Read, each: impl FnMut(Line<'_>)) -> io::Result<()> {
+    read_lines_by(BUFFER, file, each)
+}
+
+/// The same, by reads of this many bytes.
+fn read_lines_by(size: usize, file: impl Read, mut each: impl FnMut(Line<'_>)) -> io::Result<()> {
+    let mut reader = BufReader::with_capacity(size, HeldFile(file));
     let mut line = Vec::new();
     let (mut is_user, mut last_end) = (false, 0);
     while read_line(&mut reader, &mut line)? {
@@ -316,7 +325,7 @@ pub struct MappingUse {
 /// The error of read(2). `InvalidData` if a line is not as the kernel writes it.
 pub fn read_mapping_uses(file: impl Read) -> io::Result<Vec<MappingUse>> {
     let mut uses: Vec<MappingUse> = Vec::new();
-    read_lines(file, |line| match (line, uses.last_mut()) {
+    read_lines_by(SMALL_BUFFER, file, |line| match (line, uses.last_mut()) {
         (Line::Mapping(range, ..), _) => uses.push(MappingUse {
             range,
             resident: 0,

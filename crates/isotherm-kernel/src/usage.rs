@@ -39,8 +39,12 @@ pub struct AnonymousUse {
 /// # Errors
 /// Fails if the process has ended or the file may not be read.
 pub fn anonymous_use(root: &Path, pid: u32) -> ProcResult<AnonymousUse> {
-    let [resident] = status_bytes(root, pid, ["RssAnon"])?;
-    Ok(AnonymousUse { resident, huge: huge_bytes(root, pid) })
+    Ok(AnonymousUse { resident: anonymous_resident(root, pid)?, huge: huge_bytes(root, pid) })
+}
+
+/// The anonymous memory of a process that is resident, in bytes.
+pub(crate) fn anonymous_resident(root: &Path, pid: u32) -> ProcResult<u64> {
+    status_bytes(root, pid, ["RssAnon"]).map(|[resident]| resident)
 }
 
 /// The bytes of anonymous memory of a process in transparent huge pages.

@@ -22,6 +22,7 @@ const UNEVICTABLE: u64 = 1 << 18;
 const NO_PAGE: u64 = 1 << 20;
 const ZERO_PAGE: u64 = 1 << 24;
 const IDLE: u64 = 1 << 25;
+const MLOCKED: u64 = 1 << 33;
 
 /// Frames that are at most this many frames apart are read with one call.
 const REACH: u64 = 32;
@@ -70,9 +71,10 @@ impl Flags {
         self.0 & (UPTODATE | LRU) != 0 && self.0 & others == 0
     }
 
-    /// Whether the frame is unevictable, so that it is never reclaimed.
+    /// Whether the frame is unevictable, so that it is never reclaimed. One that a process has locked a short time ago
+    /// may not have that flag yet.
     pub fn is_unevictable(self) -> bool {
-        self.0 & UNEVICTABLE != 0
+        self.0 & (UNEVICTABLE | MLOCKED) != 0
     }
 
     /// Whether the frame is the first one of a compound page.

@@ -12,10 +12,10 @@ use crate::hold::held;
 
 /// The kernel keeps the process from changing its mappings during one call. This much memory takes it less than a
 /// millisecond.
-const PIECE: u64 = 64 << 20;
+const PIECE: u64 = 32 << 20;
 
 /// As many regions as a piece can have: every second huge page.
-const REGIONS: usize = 16;
+const REGIONS: usize = 8;
 
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;

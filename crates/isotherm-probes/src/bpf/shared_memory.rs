@@ -13,7 +13,7 @@ use isotherm_core::units;
 /// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, all
 /// pages of its files and shared memory, or all others. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for
 /// 1 GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The estimate
-/// follows from the measured times of clears. A clear also resets the referenced marks of the pages, by which the
+/// is the longest of the last clears. A clear also resets the referenced marks of the pages, by which the
 /// kernel chooses what to reclaim.
 ///
 /// *The multi-generational LRU*, where the administrator has turned it on, ages a cgroup: it clears all pages of all

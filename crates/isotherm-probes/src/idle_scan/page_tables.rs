@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use isotherm_core::survey::{BlockPages, ClearPages, PageBits, PageHistory, Survey, SurveyPart};
+use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, PageHistory, Survey, SurveyPart};
 use isotherm_core::{AddrRange, BoxError, IdleTally, NodeId, PAGE_SIZE, PageState, TargetId, chain};
 
 use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMethod};
@@ -21,11 +21,13 @@ use super::{Detail, Pacer, Scan, ScanError, Scope};
 use crate::bpf::{BpfError, BpfProbe, NO_FRAME, SharedLeftOut, SharedLimits, SharedMemory};
 use crate::left_out;
 use isotherm_kernel::cgroup::Hierarchy;
+use isotherm_kernel::pages::{FlagTable, Flags};
 
 /// A scan of the page tables of processes.
 #[derive(Debug)]
 pub struct PageTableScan {
     probe: BpfProbe,
+    flags: FlagTable,
     population: Population,
     scope: Scope,
     detail: Detail,
@@ -82,6 +84,7 @@ impl PageTableScan {
         probe.set_shared_memory(shared, SharedLimits { together: Duration::MAX, ..limits });
         let mut scan = Self {
             probe,
+            flags: FlagTable::open(root).map_err(BpfError::Table)?,
             population,
             scope,
             detail,
@@ -178,7 +181,7 @@ impl PageTableScan {
                 })?;
             }
             history.take(&self.blocks, now);
-            let locked = self.population.locked(&member);
+            let locked = self.locked(&member)?;
             let scanned = self.on_scanned_nodes(space.id)?;
             let mut cleared = without(history.accessed(), &locked);
             if let Some(scanned) = &scanned {
@@ -193,6 +196,32 @@ impl PageTableScan {
         }
         self.last = now;
         Ok(visited)
+    }
+
+    /// The mappings that a process has locked in memory (mlock(2)): a page of theirs is unevictable. `smaps` names them,
+    /// but the process could not map memory while the kernel walks all pages of one.
+    fn locked(&mut self, member: &Member) -> Result<Vec<AddrRange>, ScanError> {
+        if !self.population.has_locked(member) {
+            return Ok(Vec::new());
+        }
+        let ranges: Vec<AddrRange> = member.mappings.iter().map(|mapping| mapping.range).collect();
+        let mut first = vec![None; ranges.len()];
+        self.probe.frames(member.id(), |start, frames| {
+            let index = ranges.partition_point(|range| range.end() <= start);
+            for (range, first) in ranges.iter().zip(&mut first).skip(index) {
+                if range.start() >= start + BLOCK_SIZE {
+                    break;
+                }
+                if first.is_none() {
+                    let pages = PageBits::within(start, *range);
+                    let mut frames = frames.iter().enumerate().filter(|(page, _)| pages.contains(*page));
+                    *first = frames.find_map(|(_, &frame)| (frame != NO_FRAME).then_some(frame));
+                }
+            }
+        })?;
+        let is_locked = |frame: u64| self.flags.flags(frame).ok().flatten().is_some_and(Flags::is_unevictable);
+        let locked = ranges.into_iter().zip(first).filter(|(_, first)| first.is_some_and(is_locked));
+        Ok(locked.map(|(range, _)| range).collect())
     }
 
     /// The pages of a process that lie on the scanned nodes, by block; `None` if all nodes are scanned.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Layout, Mapping, TargetId, TargetSpace};
+use isotherm_core::{Layout, Mapping, TargetId, TargetSpace};
 use procfs::ProcError;
 use procfs::process::{Process, all_processes_with_root};
 use rustix::io::Errno;
@@ -14,8 +14,7 @@ use rustix::io::Errno;
 use super::{ProcessScope, ScanError, Scope, tops};
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{
-    MappingNames, Part, Selection, command_line, inner_pid, memory_id, read_mapping_uses, read_mappings, resident,
-    since_boot,
+    MappingNames, Part, Selection, command_line, inner_pid, memory_id, read_mappings, resident, since_boot,
 };
 
 /// A process at the time when it was listed.
@@ -202,16 +201,10 @@ impl Population {
         }
     }
 
-    /// The ranges that a process has locked in memory (mlock(2)); empty if there are none, or if the process has ended.
-    pub(super) fn locked(&self, member: &Member) -> Vec<AddrRange> {
-        let Ok(Some(process)) = self.open(member.pid) else { return Vec::new() };
-        // smaps is expensive, because the kernel walks all pages: read it only if memory is locked.
-        if !process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0)) {
-            return Vec::new();
-        }
-        let smaps = self.proc.join(memory_id(&self.root, member.pid).to_string()).join("smaps");
-        let maps = File::open(smaps).and_then(read_mapping_uses).unwrap_or_default();
-        maps.iter().filter(|map| map.locked).map(|map| map.range).collect()
+    /// Whether a process has locked memory (mlock(2)).
+    pub(super) fn has_locked(&self, member: &Member) -> bool {
+        let Ok(Some(process)) = self.open(member.pid) else { return false };
+        process.status().is_ok_and(|status| status.vmlck.is_some_and(|kib| kib > 0))
     }
 
     /// `None` if there is no such process.

@@ -92,10 +92,9 @@ pub fn violations(crates: &Path) -> Vec<String> {
 const HOLDS: [&str; 3] = ["smaps_rollup", "smaps", "numa_maps"];
 
 /// Where such a file is read, and why.
-const HOLDERS: [(&str, &str); 3] = [
+const HOLDERS: [(&str, &str); 2] = [
     ("isotherm-probes/src/doctor.rs", "names the files of the probe refs"),
     ("isotherm-probes/src/refs.rs", "the probe that has nothing else, which says how long it takes"),
-    ("isotherm-probes/src/idle_scan/population.rs", "the locked ranges of a process that has some"),
 ];
 
 /// The places where a source names a file of [`HOLDS`] in a string and must not.

@@ -1,7 +1,12 @@
 //! Estimates how long page faults of a process wait for a walk of its page tables, from the walks that were measured.
 
-/// The seconds that a walk takes at first, for each byte: 8 ms for 1 GiB.
-const FIRST: f64 = 8e-3 / (1 << 30) as f64;
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+use isotherm_kernel::clear_refs::price;
+
+/// The seconds that a walk takes for each byte where it cannot be measured: 20 ms for 1 GiB.
+const SLOW: f64 = 20e-3 / (1 << 30) as f64;
 
 /// How many walks the estimate rests on.
 const WALKS: usize = 5;
@@ -9,50 +14,46 @@ const WALKS: usize = 5;
 /// Walks of less memory than this, in bytes, do not change the estimate: their fixed part outweighs the rest.
 const LEAST_MEASURED: u64 = 16 << 20;
 
+/// How often memory is left out before the price is measured again.
+const AGAIN: u32 = 16;
+
 /// How long a walk takes, for each byte.
 ///
-/// The estimate is the second shortest of the last walks. Other load of the machine makes walks longer and never
-/// shorter, as it does all that the process does meanwhile. With the median, a busy machine on which walks took twice
-/// as long left 336 MiB that a process and its child share unobservable for a whole recording. Walks that are slow for
-/// another reason change the estimate after the fourth.
-#[derive(Debug)]
+/// The estimate is the longest of the last walks, so that few walks take longer than it. Before the first walk, it is
+/// the [`price`] of memory of this process. It is CPU time, so that it does not contain the waits for a processor.
+#[derive(Debug, Default)]
 pub(super) struct HoldRate {
     /// The seconds for each byte of the last walks.
-    last: [f64; WALKS],
-    /// Where the next walk goes.
-    next: usize,
-}
-
-impl Default for HoldRate {
-    fn default() -> Self {
-        Self { last: [FIRST; WALKS], next: 0 }
-    }
+    last: VecDeque<f64>,
+    /// The same of this process's own memory. It takes some milliseconds to measure.
+    own: OnceLock<f64>,
+    /// How often memory was left out.
+    left_out: u32,
 }
 
 impl HoldRate {
     /// The seconds that a walk of `bytes` is going to take.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
-        let mut sorted = self.last;
-        sorted.sort_by(f64::total_cmp);
-        bytes as f64 * sorted[1]
+        let longest = self.last.iter().copied().max_by(f64::total_cmp);
+        bytes as f64 * longest.unwrap_or_else(|| *self.own.get_or_init(|| price().unwrap_or(SLOW)))
     }
 
     /// Notes that a walk of `bytes` took so many seconds.
     pub(super) fn measured(&mut self, bytes: u64, seconds: f64) {
         if bytes >= LEAST_MEASURED {
-            self.push(seconds / bytes as f64);
+            self.last.push_front(seconds / bytes as f64);
+            self.last.truncate(WALKS);
         }
     }
 
     /// Forgets the oldest walk. What is left out because of its estimate is not measured again, so this is called for
-    /// each survey that leaves it out. It is tried again then.
+    /// each survey that leaves it out. It is tried again then, by the price of this process's own memory.
     pub(super) fn forget(&mut self) {
-        self.push(FIRST);
-    }
-
-    fn push(&mut self, rate: f64) {
-        self.last[self.next] = rate;
-        self.next = (self.next + 1) % WALKS;
+        self.last.pop_back();
+        self.left_out += 1;
+        if self.left_out.is_multiple_of(AGAIN) {
+            self.own = OnceLock::new();
+        }
     }
 }
 
@@ -62,33 +63,37 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    #[test]
-    fn single_slow_walks_do_not_change_the_estimate_and_lasting_ones_do() {
-        let mut rate = HoldRate::default();
-        let usual = rate.seconds(GIB);
-        for _ in 0..3 {
-            rate.measured(GIB, usual * 30.0);
-        }
-        assert_eq!(rate.seconds(GIB), usual);
-        rate.measured(GIB, usual * 20.0);
-        assert!(rate.seconds(GIB) >= usual * 19.0);
+    fn usual() -> HoldRate {
+        HoldRate { own: OnceLock::from(1e-3 / GIB as f64), ..HoldRate::default() }
     }
 
     #[test]
-    fn slow_walks_are_forgotten_where_none_are_measured() {
-        let mut rate = HoldRate::default();
-        let usual = rate.seconds(GIB);
-        (0..WALKS).for_each(|_| rate.measured(GIB, usual * 30.0));
-        (0..WALKS).for_each(|_| rate.forget());
-        assert_eq!(rate.seconds(GIB), usual);
+    fn the_estimate_is_the_longest_of_the_last_walks_and_before_the_first_that_of_own_memory() {
+        let mut rate = usual();
+        assert_eq!(rate.seconds(2 * GIB), 2e-3);
+        [5e-3, 9e-3, 6e-3].iter().for_each(|&walk| rate.measured(GIB, walk));
+        assert_eq!(rate.seconds(GIB), 9e-3);
+        (0..WALKS).for_each(|_| rate.measured(GIB, 4e-3));
+        assert_eq!(rate.seconds(GIB), 4e-3);
+    }
+
+    #[test]
+    fn slow_walks_are_forgotten_where_none_are_measured_and_own_memory_is_measured_again() {
+        let mut rate = usual();
+        (0..WALKS).for_each(|_| rate.measured(GIB, 1.0));
+        (0..WALKS - 1).for_each(|_| rate.forget());
+        assert_eq!(rate.seconds(GIB), 1.0);
+        rate.forget();
+        assert_eq!(rate.seconds(GIB), 1e-3);
+        (0..AGAIN).for_each(|_| rate.forget());
+        assert!(rate.own.get().is_none() && rate.seconds(GIB) > 0.0);
     }
 
     #[test]
     fn walks_of_little_memory_say_nothing() {
-        let mut rate = HoldRate::default();
-        let usual = rate.seconds(GIB);
+        let mut rate = usual();
         (0..WALKS).for_each(|_| rate.measured(PAGE, 1.0));
-        assert_eq!(rate.seconds(GIB), usual);
+        assert_eq!(rate.seconds(GIB), 1e-3);
     }
 
     const PAGE: u64 = 4096;
