@@ -26,7 +26,8 @@ pub enum Refs {
     Mapped,
 }
 
-/// Clears the accessed bits and referenced marks of these pages of the process with this ID, which `process` refers to. `root` stands for `/`.
+/// Clears the accessed bits and referenced marks of these pages of the process with this ID, which `process` refers to.
+/// `root` stands for `/`.
 ///
 /// Pages of hugetlbfs and of devices are left. The kernel does not flush the TLB: an access by a translation that is
 /// cached does not set the bit. The kernel holds the lock of the process's memory map for writing meanwhile, so that

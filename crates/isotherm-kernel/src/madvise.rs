@@ -106,73 +106,80 @@ static PIECES: [Piece; 4] =
 
 /// A `struct iovec` whose address belongs to another process.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Span {
     start: usize,
     length: usize,
 }
 
-/// The first part of these ranges for one call: at most [`RANGES_A_CALL`] of them, and at most so many bytes, or one
-/// range up to the next multiple of that size.
-fn first_part(ranges: &[AddrRange], piece: u64) -> Vec<AddrRange> {
-    let (mut part, mut left) = (Vec::with_capacity(ranges.len().min(RANGES_A_CALL)), piece);
-    for &range in ranges.iter().take(RANGES_A_CALL) {
-        if range.size() <= left {
-            left -= range.size();
-            part.push(range);
-            continue;
-        }
-        if part.is_empty() {
-            let end = (range.start() + 1).next_multiple_of(piece).min(range.end());
-            part.extend(AddrRange::new(range.start(), end));
-        }
-        break;
+impl Span {
+    fn new(range: AddrRange) -> Self {
+        Self { start: range.start() as usize, length: range.size() as usize }
     }
-    part
+}
+
+/// The first part of these spans for one call: at most [`RANGES_A_CALL`] of them, and at most so many bytes, or one
+/// span up to the next multiple of that size. Returns how many spans it has, the last of them maybe cut.
+fn first_part(spans: &[Span], piece: usize, part: &mut [Span; RANGES_A_CALL]) -> usize {
+    let (mut count, mut left) = (0, piece);
+    for &span in spans.iter().take(RANGES_A_CALL) {
+        if span.length > left && count > 0 {
+            break;
+        }
+        let whole = span.length <= left;
+        let length = if whole { span.length } else { (piece - span.start % piece).min(span.length) };
+        part[count] = Span { length, ..span };
+        count += 1;
+        left = left.saturating_sub(length);
+        if !whole {
+            break;
+        }
+    }
+    count
 }
 
 /// Gives the advice on `ranges` in the address space of `process`. Only the first [`RANGES_A_CALL`] ranges are passed.
 /// The kernel gets them in several calls, each of which holds the memory map for [`LONGEST_HOLD`] at most, by how long
-/// the calls before took.
+/// the calls before took. It allocates nothing.
 ///
 /// Returns how many ranges the kernel processed completely. It stops at the first range that fails.
 ///
 /// # Errors
 /// Returns the kernel's error if the first range fails.
 pub fn advise(process: impl AsFd, ranges: impl IntoIterator<Item = AddrRange>, advice: Advice) -> Result<usize, Errno> {
-    let mut rest: Vec<AddrRange> = ranges.into_iter().take(RANGES_A_CALL).collect();
+    let (mut spans, mut part) = ([Span::default(); RANGES_A_CALL], [Span::default(); RANGES_A_CALL]);
+    let mut count = 0;
+    for range in ranges.into_iter().take(RANGES_A_CALL) {
+        spans[count] = Span::new(range);
+        count += 1;
+    }
     let mut done = 0;
-    while let Some(&first) = rest.get(done) {
-        let part = first_part(&rest[done..], advice.piece().bytes());
-        let bytes: u64 = part.iter().map(|range| range.size()).sum();
-        let (result, took) = held(|| call(&process, &part, advice));
-        advice.piece().took(bytes, took);
+    while done < count {
+        let passed = first_part(&spans[done..count], advice.piece().bytes() as usize, &mut part);
+        let part = &part[..passed];
+        let bytes: usize = part.iter().map(|span| span.length).sum();
+        let (result, took) = held(|| call(&process, part, advice));
+        advice.piece().took(bytes as u64, took);
         match result {
             Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-            Ok(0) => break,
-            Ok(whole) if whole < part.len() => {
+            Err(_) | Ok(0) => break,
+            Ok(whole) if whole < passed => {
                 done += whole;
                 break;
             }
-            // The call ended within a range.
-            Ok(1) if part[0].end() < first.end() => match AddrRange::new(part[0].end(), first.end()) {
-                Some(others) => rest[done] = others,
-                None => done += 1,
-            },
+            // The call ended within a span.
+            Ok(_) if part[0].length < spans[done].length => {
+                let Span { start, length } = spans[done];
+                spans[done] = Span { start: start + part[0].length, length: length - part[0].length };
+            }
             Ok(whole) => done += whole,
         }
     }
     Ok(done)
 }
 
-/// One call. Returns how many of `ranges`, which are at most [`RANGES_A_CALL`], the kernel processed completely.
-fn call(process: &impl AsFd, ranges: &[AddrRange], advice: Advice) -> Result<usize, Errno> {
-    let mut spans = [Span::default(); RANGES_A_CALL];
-    for (span, range) in spans.iter_mut().zip(ranges) {
-        *span = Span { start: range.start() as usize, length: range.size() as usize };
-    }
-    let spans = &spans[..ranges.len().min(RANGES_A_CALL)];
+/// One call. Returns how many of `spans`, which are at most [`RANGES_A_CALL`], the kernel processed completely.
+fn call(process: &impl AsFd, spans: &[Span], advice: Advice) -> Result<usize, Errno> {
     // SAFETY: `spans` has the layout of an array of `struct iovec` and is borrowed for the call. Its addresses belong
     // to `process`. If that is this process, the call is still sound, because no `Advice` changes the content of
     // memory.
@@ -211,13 +218,22 @@ mod tests {
 
     #[test]
     fn no_call_gets_more_than_a_piece_and_a_long_range_is_cut_at_multiples_of_it() {
+        let first = |ranges: &[AddrRange], piece: u64| {
+            let spans: Vec<Span> = ranges.iter().copied().map(Span::new).collect();
+            let mut part = [Span::default(); RANGES_A_CALL];
+            let count = first_part(&spans, piece as usize, &mut part);
+            part[..count]
+                .iter()
+                .map(|span| range(span.start as u64, (span.start + span.length) as u64))
+                .collect::<Vec<_>>()
+        };
         let (a, b, c) = (range(0, MIB), range(MIB, 2 * MIB), range(7 * MIB, 70 * MIB));
-        assert_eq!(first_part(&[a, b, c], 2 * MIB), [a, b]);
-        assert_eq!(first_part(&[a, b, c], MIB), [a]);
-        assert_eq!(first_part(&[c, a], 2 * MIB), [range(7 * MIB, 8 * MIB)]);
-        assert_eq!(first_part(&[range(8 * MIB, 70 * MIB)], 2 * MIB), [range(8 * MIB, 10 * MIB)]);
-        assert_eq!(first_part(&vec![range(0, 4096); 100], MIB).len(), RANGES_A_CALL);
-        assert_eq!(first_part(&[], MIB), []);
+        assert_eq!(first(&[a, b, c], 2 * MIB), [a, b]);
+        assert_eq!(first(&[a, b, c], MIB), [a]);
+        assert_eq!(first(&[c, a], 2 * MIB), [range(7 * MIB, 8 * MIB)]);
+        assert_eq!(first(&[range(8 * MIB, 70 * MIB)], 2 * MIB), [range(8 * MIB, 10 * MIB)]);
+        assert_eq!(first(&vec![range(0, 4096); 100], MIB).len(), RANGES_A_CALL);
+        assert_eq!(first(&[], MIB), []);
     }
 
     #[test]
