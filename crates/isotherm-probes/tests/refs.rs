@@ -1,6 +1,6 @@
 //! The `refs` probe on a real process of the same user.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -94,7 +94,9 @@ fn a_touched_mapping_is_accessed_and_an_untouched_one_is_idle() {
 #[test]
 fn a_target_that_would_wait_for_too_long_is_refused_alone_and_left_out_among_others() {
     let mut children = [installed_or_skip!(toucher()), installed_or_skip!(toucher())];
-    children.iter_mut().for_each(|child| _ = child.stdout.take().unwrap().read(&mut [0]).unwrap());
+    // A target that writes when nobody reads any longer ends.
+    let mut outputs = children.each_mut().map(|child| BufReader::new(child.stdout.take().unwrap()));
+    outputs.iter_mut().for_each(|output| assert_ne!(output.read_line(&mut String::new()).unwrap(), 0));
     let mut processes = Processes::new(children.iter().map(Child::id), false).unwrap();
     let spaces = processes.read_targets().unwrap();
     let mut strict = RefsProbe::new().with_survey(true).with_most_pause(Duration::ZERO);

@@ -60,6 +60,7 @@ pub(super) struct Plan {
     pub(super) refs: Refs,
     /// The page-table entries that are walked, in bytes of small pages.
     walked: u64,
+    mappings: usize,
     hold: Duration,
     /// The accessed bits that are cleared.
     bits: u64,
@@ -257,7 +258,8 @@ impl SharedPages {
     fn way(&self, sums: &Sums) -> Option<Plan> {
         let plan = |refs, entries: u64, bits, left| {
             let walked = entries * PAGE_SIZE;
-            Plan { refs, walked, hold: Duration::from_secs_f64(self.hold_rate.seconds(walked)), bits, left }
+            let (mappings, hold) = (sums.mappings, self.hold_rate.seconds(walked, sums.mappings));
+            Plan { refs, walked, mappings, hold: Duration::from_secs_f64(hold), bits, left }
         };
         let (private, files) = (sums.entries - sums.file_entries, sums.file_entries);
         let private = plan(Refs::Anonymous, private, sums.accessed - sums.file_accessed, sums.file_shared);
@@ -329,7 +331,8 @@ impl SharedPages {
             return self.leave_out_for(target.id, left, hold);
         }
         if plan.left > 0 {
-            let reason = self.too_long(Duration::from_secs_f64(self.hold_rate.seconds(sums.entries * PAGE_SIZE)));
+            let hold = self.hold_rate.seconds(sums.entries * PAGE_SIZE, sums.mappings);
+            let reason = self.too_long(Duration::from_secs_f64(hold));
             let locked = if plan.refs == Refs::Mapped { left.locked.min(plan.left) } else { 0 };
             self.note_left_out(LeftOut { bytes: plan.left, locked }, reason);
         }
@@ -376,7 +379,7 @@ impl SharedPages {
 
     /// Notes that the target was cleared in `took`, and that `bits` accessed bits were set.
     pub(super) fn cleared(&mut self, target: TargetId, plan: Plan, took: Took, bits: u64) {
-        self.hold_rate.measured(plan.walked, took.cpu.as_secs_f64());
+        self.hold_rate.measured(plan.walked, plan.mappings, took.cpu.as_secs_f64());
         let next = Instant::now() + self.limits.rest_after(took.wall + self.set_again(bits));
         let Some(known) = self.targets.get_mut(&target) else { return };
         known.next = known.next.max(Some(next));
@@ -431,7 +434,7 @@ mod tests {
                 known.hold = hold;
             }
         }
-        let plan = Plan { refs: Refs::Mapped, walked: 0, hold, bits: 0, left: 0 };
+        let plan = Plan { refs: Refs::Mapped, walked: 0, mappings: 1, hold, bits: 0, left: 0 };
         let took = Took { wall: hold, cpu: hold };
         let mut turns = Vec::new();
         for _ in 0..4 {

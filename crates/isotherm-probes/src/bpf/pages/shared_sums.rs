@@ -27,6 +27,8 @@ pub(super) struct Sums {
     pub(super) accessed: u64,
     /// The number of accessed bits that are set, of files and shared memory.
     pub(super) file_accessed: u64,
+    /// The number of mappings of the target.
+    pub(super) mappings: usize,
     /// The name of the mapping with the most shared pages.
     pub(super) name: Arc<str>,
 }
@@ -42,6 +44,7 @@ impl Sums {
         self.locked += above.locked;
         self.accessed += above.accessed;
         self.file_accessed += above.file_accessed;
+        self.mappings = above.mappings;
         if self.name.is_empty() {
             self.name = above.name;
         }
@@ -54,7 +57,7 @@ impl Sums {
         shared: impl Fn(&Sharing) -> PageBits,
         blocks: &[BlockPages],
     ) -> Self {
-        let mut sums = Self::default();
+        let mut sums = Self { mappings: target.mappings().len(), ..Self::default() };
         let mut masks = Masks::new(target.mappings(), target.clearing());
         let mut names: HashMap<Arc<str>, usize> = HashMap::new();
         let bytes = |pages: PageBits| pages.count() as u64 * PAGE_SIZE;
