@@ -132,6 +132,12 @@ fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
     panel.observed + window / 10 >= window && panel.interval <= window + window / 2
 }
 
+/// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what is
+/// present.
+fn is_figure(Estimate { low, value, high }: Estimate, present: Option<u64>) -> bool {
+    high - low <= value.max(present.unwrap_or_default() / 20)
+}
+
 /// Takes the working set from the panel where surveys do not know it.
 #[derive(Default)]
 struct FromPanel {
@@ -180,13 +186,15 @@ impl FromPanel {
             high_bytes: Some(high),
             ..known
         };
-        let warm_up = !is_observed(found, WINDOWS[place]);
+        let warm_up = |known: &Amount, of| !is_observed(found, WINDOWS[place]) || !is_figure(of, known.present_bytes);
         for of in found.targets.iter().filter(|of| selection.holds_target(of.id)) {
-            let amount = with(self.known.get(&of.id).copied().unwrap_or_default(), of.within[place]);
+            let known = self.known.get(&of.id).copied().unwrap_or_default();
+            let (amount, warm_up) = (with(known, of.within[place]), warm_up(&known, of.within[place]));
             wss.points.push(Point { time, target: of.id, amount, warm_up, span });
         }
         if found.targets.iter().all(|of| selection.holds_target(of.id)) {
             if let Some(once) = once {
+                let warm_up = warm_up(&self.total, found.total[place]);
                 once.push(Total { time, amount: with(self.total, found.total[place]), warm_up, span });
             }
         } else {
@@ -205,5 +213,40 @@ pub(super) fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amou
         low_bytes: None,
         high_bytes: None,
         mapped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::TargetPanel;
+
+    use super::*;
+
+    #[test]
+    fn a_reading_whose_bounds_tell_nothing_is_no_figure() {
+        let at = |seconds, within| PanelSnapshot {
+            time: Duration::from_secs(seconds),
+            interval: Duration::from_secs(1),
+            observed: Duration::from_secs(20),
+            total: [within; WINDOWS.len()],
+            targets: vec![TargetPanel {
+                id: TargetId::PhysicalMemory,
+                within: [within; WINDOWS.len()],
+                by_mapping: vec![],
+            }],
+            ..PanelSnapshot::default()
+        };
+        let known = Estimate { low: 90 << 20, value: 100 << 20, high: 110 << 20 };
+        let unknown = Estimate { low: 0, value: 4096, high: 10 << 30 };
+        let (mut wss, mut once) = (Wss::default(), Some(vec![]));
+        let (mut panel, selection) = (FromPanel::default(), Selection::default());
+        for found in [at(1, unknown), at(2, known)] {
+            panel.take(&found, &selection, 2, &mut wss, &mut once);
+        }
+        assert_eq!(wss.points.iter().map(|point| point.warm_up).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(
+            once.map(|once| once.iter().map(|total| total.warm_up).collect::<Vec<_>>()),
+            Some(vec![true, false])
+        );
     }
 }
