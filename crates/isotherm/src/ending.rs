@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, WINDOWS};
-use isotherm_core::units;
+use isotherm_core::survey::PageSums;
+use isotherm_core::{Estimate, units};
 use isotherm_record::{Cost, SnapshotRecord, SurveyRecord};
 use isotherm_report::Pacing;
-use isotherm_report::wss::Percentiles;
+use isotherm_report::wss::{InUse, Percentiles, Used};
 use isotherm_run::{EndReason, Event, Missed};
 
 /// Memory that was idle for this long is told of.
@@ -24,13 +24,11 @@ pub struct Ending {
     missed: Cost,
     rounds: u64,
     late_rounds: u64,
-    /// Working sets by samples, and by surveys, each with the seconds for which it holds.
+    /// Working sets by samples, and aggregation intervals in nanoseconds, each with the seconds for which it holds.
     sampled: Vec<(u64, f64)>,
-    touched: Vec<(u64, f64)>,
-    /// Aggregation and survey intervals in nanoseconds, with the seconds for which they were in force.
     aggregations: Vec<(u64, f64)>,
-    intervals: Vec<(u64, f64)>,
-    first_survey: Option<Duration>,
+    /// Working sets by surveys and the panel.
+    in_use: InUse,
     last_survey: Option<(Duration, PageSums)>,
     /// The survey before it.
     survey_before: Option<(Duration, PageSums)>,
@@ -48,10 +46,8 @@ impl Ending {
             rounds: 0,
             late_rounds: 0,
             sampled: vec![],
-            touched: vec![],
             aggregations: vec![],
-            intervals: vec![],
-            first_survey: None,
+            in_use: InUse::default(),
             last_survey: None,
             survey_before: None,
             unobservable: 0,
@@ -63,6 +59,7 @@ impl Ending {
         match event {
             Event::Snapshot(record) => self.snapshot(record),
             Event::Survey(record) => self.survey(record),
+            Event::Panel(panel) => self.in_use.panel(panel),
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
             Event::End(EndReason::Finished) => self.leave_out_exit(),
             Event::Targets(_)
@@ -71,7 +68,6 @@ impl Ending {
             | Event::Activity(_)
             | Event::Mark(_)
             | Event::Allocations(_)
-            | Event::Panel(_)
             | Event::Pace { .. }
             | Event::Notice(_)
             | Event::End(_) => {}
@@ -104,22 +100,13 @@ impl Ending {
 
     fn survey(&mut self, record: &SurveyRecord) {
         let survey = &record.survey;
-        let mut sums = PageSums::default();
-        survey.targets.iter().for_each(|target| sums.add(&target.total()));
-        // Where it is known, each page counts once.
-        let sums = survey.total.map_or(sums, |total| total.sums);
-        self.first_survey.get_or_insert(survey.time);
+        let sums = survey.sums();
         // A target that has ended leaves a survey without pages.
         if sums.present > 0 {
             self.survey_before = self.last_survey.replace((survey.time, sums));
         }
         self.pacing.survey(survey.interval);
-        // The first survey does not tell when memory was accessed.
-        if !survey.interval.is_zero() {
-            let seconds = survey.interval.as_secs_f64();
-            self.touched.push((sums.touched, seconds));
-            self.intervals.push((survey.interval.as_nanos() as u64, seconds));
-        }
+        self.in_use.survey(survey);
     }
 
     /// The lines. The run lasted for `lasted`, and its recording of `bytes` bytes is at `path`.
@@ -137,16 +124,20 @@ impl Ending {
     }
 
     fn working_set(&self) -> String {
-        let surveyed = !self.touched.is_empty();
-        let (sets, windows) =
-            if surveyed { (&self.touched, &self.intervals) } else { (&self.sampled, &self.aggregations) };
-        let (sets, window) = (Percentiles::weighted(sets.clone()), Percentiles::weighted(windows.clone()).median());
-        let window = units::duration(Duration::from_millis((window + 500_000) / 1_000_000));
-        let mut line =
-            format!("working set {} median, {} most, ", units::bytes(sets.median()), units::bytes(sets.0[6]));
-        line += &match surveyed {
-            true => format!("touched within {window}"),
-            false => format!("accessed within {window}, estimated from samples"),
+        let mut line = match self.in_use.finish() {
+            Some(Used { window, median, most }) => {
+                let window = Duration::from_millis((window.as_micros() as u64 + 500) / 1000);
+                let (most, window) = (units::bytes(most), units::duration(window));
+                format!("working set {median} median, {most} most, touched within {window}")
+            }
+            None => {
+                let sets = Percentiles::weighted(self.sampled.clone());
+                let window = Percentiles::weighted(self.aggregations.clone()).median();
+                let window = Duration::from_millis((window + 500_000) / 1_000_000);
+                let [median, most] = [sets.median(), sets.0[6]].map(units::bytes);
+                let window = units::duration(window);
+                format!("working set {median} median, {most} most, accessed within {window}, estimated from samples")
+            }
         };
         if let Some((_, sums)) = &self.last_survey {
             line += &format!(", of {} resident at the end", units::bytes(sums.present));
@@ -155,25 +146,28 @@ impl Ending {
             }
         }
         if let Some(idle) = self.idle() {
-            line += &format!("; {} idle for {}", units::bytes(idle), units::duration(IDLE));
+            line += &format!("; {idle} idle for {}", units::duration(IDLE));
         }
         line
     }
 
-    /// The bytes that were idle for a while at the last survey. `None` if the surveys do not go back so far.
-    fn idle(&self) -> Option<u64> {
-        let (time, sums) = self.last_survey.as_ref()?;
-        let place = WINDOWS.iter().position(|&window| window == IDLE)?;
-        let covered = time.saturating_sub(self.first_survey?) >= IDLE;
+    /// The bytes that were idle for a while at the end. `None` if nobody has watched them for so long.
+    fn idle(&self) -> Option<Estimate> {
+        let (_, sums) = self.last_survey.as_ref()?;
         let observable = sums.present.saturating_sub(sums.unobservable);
-        covered.then(|| observable.saturating_sub(sums.within[place]))
+        Some(self.in_use.within(IDLE)?.rest_of(observable))
     }
 
     fn not_seen(&self) -> String {
         let mut parts = match &self.last_survey {
             Some((_, sums)) => vec![
                 format!("{} unobservable", units::bytes(sums.unobservable)),
-                format!("{} unknown", units::bytes(sums.unknown)),
+                match self.in_use.latest() {
+                    Some((_, used)) if used.low < used.high => {
+                        format!("{} not known page by page", units::bytes(sums.unknown))
+                    }
+                    _ => format!("{} unknown", units::bytes(sums.unknown)),
+                },
             ],
             None => vec![format!("{} unobservable", units::bytes(self.unobservable))],
         };
@@ -190,7 +184,8 @@ impl Ending {
 mod tests {
     use std::sync::Arc;
 
-    use isotherm_core::survey::{BlockList, MappingSums, SurveySnapshot, TargetSurvey};
+    use isotherm_core::PanelSnapshot;
+    use isotherm_core::survey::{BlockList, MappingSums, SurveySnapshot, TargetSurvey, WINDOWS};
 
     use super::*;
     use crate::top::fixtures;
@@ -227,6 +222,29 @@ mod tests {
              48 MiB idle for 10 s";
         assert_eq!(working_set, expected);
         assert_eq!(cost, "survey every 1 s; not seen: 0 B unobservable, 4 KiB unknown");
+    }
+
+    #[test]
+    fn where_surveys_do_not_know_the_memory_the_lines_tell_what_the_panel_estimates() {
+        let mut ending = Ending::new(None);
+        for nth in 1..=12 {
+            let time = Duration::from_secs(nth);
+            if nth % 4 == 0 {
+                let mut found = survey(nth, 2560 << 20);
+                let sums = &mut found.survey.targets[0].by_mapping[0].sums;
+                (sums.touched, sums.unknown) = (84 << 20, 1200 << 20);
+                ending.event(&Event::Survey(Arc::new(found)));
+            }
+            let total = [Estimate { low: 240 << 20, value: 256 << 20, high: 270 << 20 }; WINDOWS.len()];
+            let interval = Duration::from_secs(1);
+            let panel = PanelSnapshot { time, interval, observed: time, total, ..PanelSnapshot::default() };
+            ending.event(&Event::Panel(Arc::new(panel)));
+        }
+        let [_, working_set, cost] = ending.lines(Duration::from_secs(12), 1, Path::new("a.rec"), 2048);
+        let expected = "working set 256 MiB (240 to 270 MiB) median, 256 MiB most, touched within 5 s, of 2.5 GiB \
+             resident at the end; 2.3 GiB (2.24 to 2.27 GiB) idle for 10 s";
+        assert_eq!(working_set, expected);
+        assert!(cost.ends_with("not seen: 0 B unobservable, 1.2 GiB not known page by page"), "{cost}");
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use isotherm_core::scheme::Report;
-use isotherm_core::units::{bytes, percent};
+use isotherm_core::units::{bytes, duration, percent};
 use isotherm_core::{chain, sanitise};
 use isotherm_record::{Activity, SnapshotRecord, missed_words};
+use isotherm_report::wss::InUse;
 use isotherm_run::{Event, Events, Missed, Session, Severity, Summary};
 
 use crate::moves_line::MovesLine;
@@ -24,6 +25,7 @@ pub struct Progress {
     late_rounds: u64,
     /// Aggregations of the kernel's DAMON that were lost.
     lost: u64,
+    in_use: InUse,
     /// The bytes on which each scheme has acted, as text.
     acted: String,
     /// Tells of memory that moves between tiers, instead of schemes and regions.
@@ -33,7 +35,16 @@ pub struct Progress {
 impl Progress {
     pub fn new(quiet: bool) -> Self {
         let on = !quiet && stderr().is_terminal();
-        Self { on, quiet, shown: None, late_rounds: 0, lost: 0, acted: String::new(), moves: None }
+        Self {
+            on,
+            quiet,
+            shown: None,
+            late_rounds: 0,
+            lost: 0,
+            in_use: InUse::default(),
+            acted: String::new(),
+            moves: None,
+        }
     }
 
     /// The progress of a run that moves memory between tiers.
@@ -72,10 +83,10 @@ impl Progress {
                 self.clear();
                 tell(format_args!("isotherm: {}", notice.text));
             }
-            Event::Survey(_)
-            | Event::Mark(_)
+            Event::Survey(record) => self.in_use.survey(&record.survey),
+            Event::Panel(panel) => self.in_use.panel(panel),
+            Event::Mark(_)
             | Event::Allocations(_)
-            | Event::Panel(_)
             | Event::Pace { .. }
             | Event::Notice(_)
             | Event::Targets(_)
@@ -97,7 +108,11 @@ impl Progress {
         if self.moves.is_some() {
             return self.write(&format!("{time:7.1} s{}  isotherm {isotherm} of a CPU", self.acted));
         }
-        let (regions, working_set) = (record.snapshot.regions().count(), bytes(record.snapshot.working_set()));
+        let regions = record.snapshot.regions().count();
+        let working_set = match self.in_use.latest() {
+            Some((window, used)) => format!("{used} within {}", duration(window)),
+            None => bytes(record.snapshot.working_set()),
+        };
         let mut line =
             format!("{time:7.1} s  {regions} regions  working set {working_set}  isotherm {isotherm} of a CPU");
         if self.late_rounds > 0 {

@@ -1,9 +1,10 @@
 //! An estimate with its bounds.
 
+use std::fmt;
 use std::ops::AddAssign;
 
-use crate::PAGE_SIZE;
 use crate::survey::WINDOWS;
+use crate::{PAGE_SIZE, units};
 
 /// An estimated number of bytes, with bounds that hold the true number in 19 of 20 cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,34 @@ pub struct Estimate {
     pub value: u64,
     /// The upper bound. Memory of which nothing is known counts as accessed.
     pub high: u64,
+}
+
+impl Estimate {
+    /// A number without any error.
+    pub const fn exact(value: u64) -> Self {
+        Self { low: value, value, high: value }
+    }
+
+    /// The rest of `whole`, which is exact.
+    pub const fn rest_of(self, whole: u64) -> Self {
+        Self {
+            low: whole.saturating_sub(self.high),
+            value: whole.saturating_sub(self.value),
+            high: whole.saturating_sub(self.low),
+        }
+    }
+}
+
+/// `256 MiB (243 to 269 MiB)`. A number without any error has no bounds.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { low, value, high } = *self;
+        f.write_str(&units::bytes(value))?;
+        if (low, high) == (value, value) {
+            return Ok(());
+        }
+        write!(f, " ({})", units::bounds(low, high))
+    }
 }
 
 /// Bounds of a sum that hold it, whatever the errors of its parts have in common.

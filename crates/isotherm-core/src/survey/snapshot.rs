@@ -56,6 +56,13 @@ pub struct SurveySnapshot {
 }
 
 impl SurveySnapshot {
+    /// The sums over all targets, in which each page counts once if it is known which memory they share.
+    pub fn sums(&self) -> PageSums {
+        let mut sums = PageSums::default();
+        self.targets.iter().for_each(|target| sums.add(&target.total()));
+        self.total.map_or(sums, |total| total.sums)
+    }
+
     /// Removes what is known of all targets together.
     pub fn forget_total(&mut self) {
         self.total = None;

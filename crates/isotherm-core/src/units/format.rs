@@ -22,6 +22,25 @@ pub fn bytes(n: u64) -> String {
     with_unit(value, unit)
 }
 
+/// Two sizes as the bounds of a figure, in one unit: `243 to 269 MiB`, `0.95 to 1.06 GiB`. Three digits, so that bounds
+/// that are near each other differ.
+pub fn bounds(low: u64, high: u64) -> String {
+    let unit = (1..=SIZES.len() as u32).rev().find(|unit| high as f64 >= 1024_f64.powi(*unit as i32) * 0.9995);
+    let Some(unit) = unit else { return format!("{low} to {high} B") };
+    let [low, high] = [low, high].map(|bytes| bytes as f64 / 1024_f64.powi(unit as i32));
+    let decimals = match high {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    let name = SIZES[unit as usize - 1];
+    let figure = |value: f64| match value {
+        0.0 => "0".to_owned(),
+        value => format!("{value:.decimals$}"),
+    };
+    format!("{} to {} {name}", figure(low), figure(high))
+}
+
 /// A size for a column of a table: as [`bytes`], but 0 has no unit.
 pub fn table_bytes(n: u64) -> String {
     if n == 0 { "0".into() } else { bytes(n) }

@@ -4,6 +4,7 @@
 //! sample found an access, within an aggregation interval.
 
 mod grouped;
+mod in_use;
 mod percentiles;
 mod sampled;
 mod surveyed;
@@ -20,6 +21,7 @@ use crate::intervals::IntervalRange;
 use crate::source::{Selection, Source};
 
 pub use grouped::{GroupWss, GroupedWss};
+pub use in_use::{InUse, Used};
 pub use percentiles::{PERCENTILES, Percentiles};
 
 /// What a working set rests on.

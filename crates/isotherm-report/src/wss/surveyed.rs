@@ -6,19 +6,11 @@ use std::time::Duration;
 use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
 use isotherm_core::{Estimate, PanelSnapshot, TargetId};
 
+use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_figure, is_observed};
 use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Selection, Source};
 use crate::surveys::{Reach, selected};
-
-/// A survey knows a target if it is not known of at most one part of so many of its memory whether it was accessed.
-const KNOWN: u64 = 100;
-
-/// With more unknown memory than one part of so many, a survey alone does not tell the working set.
-const MUCH_UNKNOWN: u64 = 10;
-
-/// The windows of readings of the panel where the survey interval is no time to go by: the longest that was observed.
-const DEFAULTS: [usize; 3] = [2, 1, 0];
 
 /// The working set from surveys. `None` if the selection has no survey.
 pub(super) fn wss(
@@ -27,11 +19,12 @@ pub(super) fn wss(
     window: Option<Duration>,
 ) -> Result<Option<Wss>, ReportError> {
     let panels = panels(source, selection)?;
-    let window = match window {
-        None if !panels.is_empty() && !knows_all(source, selection)? => default_window(&panels),
-        window => window,
+    let place = match window {
+        None if panels.is_empty() => None,
+        None => default_window(source, selection, &panels)?,
+        Some(window) => WINDOWS.iter().position(|&known| known == window),
     };
-    let place = window.and_then(|window| WINDOWS.iter().position(|&known| known == window));
+    let window = place.map(|place| WINDOWS[place]).or(window);
     let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
     let mut intervals = vec![];
     let mut reach = Reach::default();
@@ -94,19 +87,24 @@ fn knows(survey: &SurveySnapshot, selection: &Selection, parts: u64) -> bool {
     let mut sums = PageSums::default();
     let targets = survey.targets.iter().filter(|target| selection.holds_target(target.id));
     targets.for_each(|target| sums.add(&selected(target, selection.address).0));
-    sums.unknown.saturating_mul(parts) <= sums.present
+    in_use::knows(&sums, parts)
 }
 
-/// Whether all surveys of a selection but the first know its memory.
-fn knows_all(source: &dyn Source, selection: &Selection) -> Result<bool, ReportError> {
+/// The place of the window of a selection for which none was asked.
+fn default_window(
+    source: &dyn Source,
+    selection: &Selection,
+    panels: &[PanelSnapshot],
+) -> Result<Option<usize>, ReportError> {
+    let mut window = DefaultWindow::default();
+    panels.iter().for_each(|panel| window.panel(panel));
     for record in source.surveys().map_err(ReportError::Source)? {
         let survey = record.map_err(ReportError::Source)?.survey;
-        let counts = selection.holds_time(survey.time) && !survey.interval.is_zero();
-        if counts && !knows(&survey, selection, KNOWN) {
-            return Ok(false);
+        if selection.holds_time(survey.time) {
+            window.survey(&survey, knows(&survey, selection, KNOWN));
         }
     }
-    Ok(true)
+    Ok(window.place())
 }
 
 /// The readings of the panel in a selection. A part of the addresses has none.
@@ -117,25 +115,6 @@ fn panels(source: &dyn Source, selection: &Selection) -> Result<Vec<PanelSnapsho
     let found = source.panels().map_err(ReportError::Source)?;
     let found = found.filter(|found| found.as_ref().map_or(true, |found| selection.holds_time(found.time)));
     found.collect::<Result<_, _>>().map_err(ReportError::Source)
-}
-
-/// The longest window, up to 5 s, that at least half of the readings tell.
-fn default_window(panels: &[PanelSnapshot]) -> Option<Duration> {
-    let tells = |window: Duration| panels.iter().filter(|panel| is_observed(panel, window)).count() * 2 > panels.len();
-    let windows = DEFAULTS.map(|place| WINDOWS[place]);
-    windows.into_iter().find(|&window| tells(window)).or(Some(WINDOWS[0]))
-}
-
-/// Whether a reading tells the window: the panel was watched for as long, and is read as often.
-fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
-    // Readings are not exact to the millisecond.
-    panel.observed + window / 10 >= window && panel.interval <= window + window / 2
-}
-
-/// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what is
-/// present.
-fn is_figure(Estimate { low, value, high }: Estimate, present: Option<u64>) -> bool {
-    high - low <= value.max(present.unwrap_or_default() / 20)
 }
 
 /// Takes the working set from the panel where surveys do not know it.

@@ -1,0 +1,231 @@
+//! How much memory is in use, by the surveys where they know all memory, and by the panel where they do not.
+
+use std::time::Duration;
+
+use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
+use isotherm_core::{Estimate, PanelSnapshot};
+
+use super::Percentiles;
+use crate::surveys::Reach;
+
+/// A survey knows a target if it is not known of at most one part of so many of its memory whether it was accessed.
+pub(super) const KNOWN: u64 = 100;
+
+/// With more unknown memory than one part of so many, a survey alone does not tell the working set.
+pub(super) const MUCH_UNKNOWN: u64 = 10;
+
+/// The windows of readings of the panel where the survey interval is no time to go by: the longest that was observed.
+const DEFAULTS: [usize; 3] = [2, 1, 0];
+
+/// Whether of at most one part of `parts` of some memory it is not known whether it was accessed.
+pub(super) const fn knows(sums: &PageSums, parts: u64) -> bool {
+    sums.unknown.saturating_mul(parts) <= sums.present
+}
+
+/// Whether a reading tells the window: the panel was watched for as long, and is read as often.
+pub(super) fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
+    // Readings are not exact to the millisecond.
+    panel.observed + window / 10 >= window && panel.interval <= window + window / 2
+}
+
+/// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what is
+/// present.
+pub(super) fn is_figure(Estimate { low, value, high }: Estimate, present: Option<u64>) -> bool {
+    high - low <= value.max(present.unwrap_or_default() / 20)
+}
+
+/// The window of a report for which none was asked.
+#[derive(Debug, Default)]
+pub(super) struct DefaultWindow {
+    /// Surveys that tell what was accessed since the one before, and those of them that do not know all memory.
+    surveys: u64,
+    incomplete: u64,
+    /// Readings of the panel, and how many tell each of [`DEFAULTS`].
+    readings: u64,
+    tell: [u64; DEFAULTS.len()],
+}
+
+impl DefaultWindow {
+    pub(super) fn survey(&mut self, survey: &SurveySnapshot, is_known: bool) {
+        if !survey.interval.is_zero() {
+            self.surveys += 1;
+            self.incomplete += u64::from(!is_known);
+        }
+    }
+
+    pub(super) fn panel(&mut self, panel: &PanelSnapshot) {
+        self.readings += 1;
+        for (count, place) in self.tell.iter_mut().zip(DEFAULTS) {
+            *count += u64::from(is_observed(panel, WINDOWS[place]));
+        }
+    }
+
+    /// The place of the longest window that at least half of the readings tell. `None` if the survey interval is the
+    /// window: the surveys know all memory, or there are no readings.
+    pub(super) fn place(&self) -> Option<usize> {
+        if self.readings == 0 || (self.surveys > 0 && self.incomplete == 0) {
+            return None;
+        }
+        let mut tell = DEFAULTS.into_iter().zip(self.tell);
+        tell.find(|(_, count)| count * 2 > self.readings).map(|(place, _)| place).or(Some(0))
+    }
+}
+
+/// How much memory of all targets was in use over the time of a run, without more of its events than that takes. It is
+/// what [`Wss`](super::Wss) tells of the recording.
+#[derive(Debug, Default)]
+pub struct InUse {
+    window: DefaultWindow,
+    reach: Reach,
+    /// By the survey interval: the bytes, and the seconds for which they hold.
+    by_interval: Vec<(u64, f64)>,
+    intervals: Vec<(Duration, f64)>,
+    /// By each of [`DEFAULTS`], where it is known.
+    by_window: Vec<([Option<Estimate>; DEFAULTS.len()], f64)>,
+    /// Whether the last survey knows all memory.
+    is_known: bool,
+    /// What the last survey has found, and the time from the first one to it.
+    survey: Option<(PageSums, Duration)>,
+    /// The last reading of the panel, without its targets.
+    panel: Option<PanelSnapshot>,
+}
+
+/// How much memory was in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The window: bytes count that were accessed within this time.
+    pub window: Duration,
+    /// The median over time.
+    pub median: Estimate,
+    /// The most.
+    pub most: u64,
+}
+
+impl InUse {
+    /// Takes in what a survey has found.
+    pub fn survey(&mut self, survey: &SurveySnapshot) {
+        let sums = survey.sums();
+        let (covered, seconds) = (self.reach.of(survey), survey.interval.as_secs_f64());
+        self.is_known = knows(&sums, KNOWN);
+        self.survey = Some((sums, covered));
+        self.window.survey(survey, self.is_known);
+        // The first survey does not tell when memory was accessed.
+        if survey.interval.is_zero() {
+            return;
+        }
+        self.by_interval.push((sums.touched, seconds));
+        self.intervals.push((survey.interval, seconds));
+        if self.is_known {
+            let exact = |place: usize| (covered >= WINDOWS[place]).then(|| Estimate::exact(sums.within[place]));
+            self.by_window.push((DEFAULTS.map(exact), seconds));
+        }
+    }
+
+    /// Takes in a reading of the panel.
+    pub fn panel(&mut self, panel: &PanelSnapshot) {
+        self.window.panel(panel);
+        let last = self.panel.as_ref().map_or(Duration::ZERO, |last| last.time);
+        let seconds = panel.time.saturating_sub(last).as_secs_f64();
+        if !self.is_known {
+            let estimate = |place: usize| is_observed(panel, WINDOWS[place]).then_some(panel.total[place]);
+            self.by_window.push((DEFAULTS.map(estimate), seconds));
+        }
+        self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
+    }
+
+    /// The bytes that were accessed within a window, at the last survey or reading. `None` if it is not known.
+    pub fn within(&self, window: Duration) -> Option<Estimate> {
+        let place = WINDOWS.iter().position(|&known| known == window)?;
+        if self.is_known {
+            return self
+                .survey
+                .filter(|(_, covered)| *covered >= window)
+                .map(|(sums, _)| Estimate::exact(sums.within[place]));
+        }
+        self.panel.as_ref().filter(|panel| is_observed(panel, window)).map(|panel| panel.total[place])
+    }
+
+    /// The longest window, up to 5 s, of which it is known now what was accessed within it.
+    pub fn latest(&self) -> Option<(Duration, Estimate)> {
+        DEFAULTS.into_iter().find_map(|place| Some((WINDOWS[place], self.within(WINDOWS[place])?)))
+    }
+
+    /// How much memory was in use over the time so far. `None` if nothing tells.
+    pub fn finish(&self) -> Option<Used> {
+        let Some(place) = self.window.place() else {
+            let bytes = Percentiles::weighted(self.by_interval.clone());
+            let window = Percentiles::weighted(self.intervals.clone()).median();
+            let used = Used { window, median: Estimate::exact(bytes.median()), most: bytes.0[6] };
+            return (!self.by_interval.is_empty()).then_some(used);
+        };
+        let nth = DEFAULTS.iter().position(|&default| default == place)?;
+        let known: Vec<(Estimate, f64)> =
+            self.by_window.iter().filter_map(|(by_window, seconds)| Some((by_window[nth]?, *seconds))).collect();
+        let of = |part: fn(&Estimate) -> u64| {
+            Percentiles::weighted(known.iter().map(|(estimate, seconds)| (part(estimate), *seconds)).collect())
+        };
+        let bytes = of(|estimate| estimate.value);
+        let (low, high) = (of(|estimate| estimate.low).median(), of(|estimate| estimate.high).median());
+        let median = Estimate { low, value: bytes.median(), high };
+        (!known.is_empty()).then_some(Used { window: WINDOWS[place], median, most: bytes.0[6] })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_core::survey::TotalSums;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn survey(in_use: &mut InUse, seconds: u64, touched: u64, unknown: u64) {
+        let sums = PageSums { present: 2560 * MIB, touched, unknown, within: [touched; 9], ..PageSums::default() };
+        let interval = Duration::from_secs(seconds.min(2));
+        let (time, total) = (Duration::from_secs(seconds), Some(TotalSums { sums, shared: 0 }));
+        in_use.survey(&SurveySnapshot { time, interval, total, ..SurveySnapshot::default() });
+    }
+
+    fn panel(in_use: &mut InUse, seconds: u64) {
+        let time = Duration::from_secs(seconds);
+        let total = [Estimate { low: 240 * MIB, value: 256 * MIB, high: 270 * MIB }; WINDOWS.len()];
+        let interval = Duration::from_secs(1);
+        in_use.panel(&PanelSnapshot { time, interval, observed: time, total, ..PanelSnapshot::default() });
+    }
+
+    #[test]
+    fn surveys_that_do_not_know_all_memory_tell_nothing_and_the_panel_tells_it() {
+        let mut in_use = InUse::default();
+        assert_eq!(in_use.finish(), None);
+        for second in 1..=20 {
+            panel(&mut in_use, second);
+            if second % 8 == 0 {
+                survey(&mut in_use, second, 84 * MIB, 1200 * MIB);
+            }
+        }
+        let used = in_use.finish().unwrap();
+        assert_eq!(used.median, Estimate { low: 240 * MIB, value: 256 * MIB, high: 270 * MIB });
+        assert_eq!((used.window, used.most), (Duration::from_secs(5), 256 * MIB));
+    }
+
+    #[test]
+    fn the_panel_tells_it_before_any_two_surveys() {
+        let mut in_use = InUse::default();
+        survey(&mut in_use, 0, 2560 * MIB, 0);
+        panel(&mut in_use, 1);
+        assert_eq!(in_use.finish().unwrap().window, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn surveys_that_know_all_memory_tell_it_and_the_panel_nothing() {
+        let mut in_use = InUse::default();
+        survey(&mut in_use, 0, 2560 * MIB, 0);
+        for second in 1..=20 {
+            panel(&mut in_use, second);
+            survey(&mut in_use, second, 260 * MIB, 0);
+        }
+        let used = in_use.finish().unwrap();
+        assert_eq!((used.median, used.most), (Estimate::exact(260 * MIB), 260 * MIB));
+    }
+}
