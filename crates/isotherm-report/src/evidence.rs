@@ -39,6 +39,8 @@ pub(crate) struct Evidence {
     present: f64,
     /// Why much memory was left unobservable, by the last survey that says so.
     left_out: Option<Arc<str>>,
+    /// Whether the panel tells how much memory is in use.
+    has_panel: bool,
     pacing: Pacing,
     punctuality: Punctuality,
     /// What is missing from the recording, in words.
@@ -87,6 +89,10 @@ impl Evidence {
             evidence.unobservable += evidence.last.unobservable as f64;
             evidence.present += evidence.last.present as f64;
             evidence.left_out = survey.left_out.or(evidence.left_out);
+        }
+        for panel in source.panels().map_err(ReportError::Source)? {
+            let time = panel.map_err(ReportError::Source)?.time;
+            evidence.has_panel |= selection.address.is_none() && selection.holds_time(time);
         }
         match walk(source, selection, &mut [&mut evidence]) {
             // A recording of surveys alone has no snapshots.
@@ -138,6 +144,7 @@ impl Evidence {
 
     fn little(&self) -> Option<String> {
         let PageSums { present, unknown, .. } = self.last;
+        let known = present.saturating_sub(unknown);
         if !self.surveyed() {
             return self.has_few_hits().then(|| {
                 let found = if self.taken > 0.0 { self.hits / self.taken } else { 0.0 };
@@ -147,6 +154,15 @@ impl Evidence {
                     if found > 0.0 { units::percent(found) } else { "none".into() }
                 )
             });
+        }
+        if self.has_panel && (self.surveys == 0 || unknown as f64 > MUCH * present as f64) {
+            let known = if self.surveys == 0 { 0 } else { known };
+            return Some(format!(
+                "surveys know {} of {} of resident memory at the end: how much is in use is estimated from a random \
+                 part of the pages, but not where it is; record for longer to know that too",
+                units::bytes(known),
+                units::bytes(present)
+            ));
         }
         if self.surveys == 0 {
             return Some(
@@ -170,7 +186,7 @@ impl Evidence {
             format!(
                 "little evidence: at the end it was known of {} of {} of resident memory whether they are in use, and \
                  the rest is estimated from these; record for longer, or with a larger --target-budget",
-                units::bytes(present.saturating_sub(unknown)),
+                units::bytes(known),
                 units::bytes(present)
             )
         })

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use isotherm_core::units;
+use isotherm_core::{Estimate, units};
 
 use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
-use crate::summary::Summary;
+use crate::summary::{Summary, UsedMemory};
 
 /// The probe that sees of physical memory only what processes map.
 const BY_PAGE_TABLES: &str = "bpf";
@@ -54,9 +54,19 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
         how += &format!(", regions {} to {}", units::count(header.min_regions), units::count(header.max_regions));
     }
     facts.push(how);
+    facts.extend(summary.in_use.map(|used| in_use(&used)));
     facts.extend(summary.pace.line());
     facts.extend(summary.pace.holds.map(|holds| holds.line()));
     facts
+}
+
+/// How much memory was in use.
+fn in_use(used: &UsedMemory) -> String {
+    let UsedMemory { window_ns, bytes, low_bytes, high_bytes, most_bytes } = *used;
+    let median = Estimate { low: low_bytes, value: bytes, high: high_bytes };
+    let how = if low_bytes < high_bytes { ", estimated from a random part of the pages" } else { "" };
+    let (most, window) = (units::bytes(most_bytes), units::nanoseconds(window_ns));
+    format!("working set {median} median, {most} most, touched within {window}{how}")
 }
 
 /// Problems that affect the figures.

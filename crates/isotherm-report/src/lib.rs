@@ -31,6 +31,7 @@ mod course;
 pub mod diff;
 mod error;
 mod escape;
+mod estimated;
 mod evidence;
 mod extension;
 pub mod extent;

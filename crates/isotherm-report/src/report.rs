@@ -24,7 +24,7 @@ use crate::temperature::Temperatures;
 use crate::text::{RegionsText, Terminal};
 use crate::tune::{Surroundings, Tune};
 use crate::wss::{GroupedWss, Wss};
-use crate::{ReportError, escape, facts, histogram, html, pdf, png, surveyed, svg, text};
+use crate::{ReportError, escape, estimated, facts, histogram, html, pdf, png, surveyed, svg, text};
 
 /// Writes a report.
 ///
@@ -197,6 +197,7 @@ fn summary(source: &dyn Source, selection: &Selection, options: &Options) -> Res
     walk(source, selection, &mut [&mut summary, &mut overhead])?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead.finish());
     surveyed::add(&mut summary, source, selection)?;
+    estimated::add(&mut summary, source, selection)?;
     summary.drop_empty_stacks();
     summary.sort(options.summary_sort);
     Ok(summary)

@@ -95,6 +95,21 @@ pub struct CountedOnce {
     pub swapped_bytes: Option<u64>,
 }
 
+/// How much memory of all targets was in use: by surveys if they know all memory, and else by the panel, with bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct UsedMemory {
+    /// Bytes count that were accessed within this time.
+    pub window_ns: u64,
+    /// The median over time.
+    pub bytes: u64,
+    /// The lower bound of the median, which holds in 19 of 20 cases. The same as `bytes` if it is exact.
+    pub low_bytes: u64,
+    /// The upper bound.
+    pub high_bytes: u64,
+    /// The most.
+    pub most_bytes: u64,
+}
+
 /// The summary of a recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
@@ -129,6 +144,8 @@ pub struct Summary {
     pub targets: Vec<TargetTemperature>,
     /// All memory. What several targets share counts for each.
     pub total: Temperature,
+    /// How much memory was in use. `None` without surveys and without a panel.
+    pub in_use: Option<UsedMemory>,
     /// What surveys found, where each page counts once. `None` without surveys of all targets, or if it is not known
     /// which memory they share.
     pub counted_once: Option<CountedOnce>,
@@ -275,6 +292,7 @@ impl SummaryBuilder {
             intervals: self.intervals,
             targets,
             total: self.total.over(seconds, "total".into()),
+            in_use: None,
             counted_once: None,
             nodes: Vec::new(),
             mappings,

@@ -39,7 +39,9 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     let (Some(resident), Some(most)) = (found.resident_bytes, found.resident_max_bytes) else {
         return Err("the resident memory is not known".into());
     };
-    let unseen = found.unobservable_bytes.unwrap_or(0).saturating_add(found.unknown_bytes.unwrap_or(0));
+    // The upper bound of an estimate has all that may be in use.
+    let unknown = found.unknown_bytes.filter(|_| !window.is_estimated()).unwrap_or(0);
+    let unseen = found.unobservable_bytes.unwrap_or(0).saturating_add(unknown);
     if unseen as f64 > resident as f64 * MOST_UNSEEN {
         return Err(format!(
             "{} of the resident memory is unobservable or unknown, and all of it may be in use",
@@ -76,9 +78,10 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     );
     let other = needed.saturating_sub(window.peak_bytes);
     if other > 0 {
-        let what = match no_swap {
-            true => "anonymous memory that cannot be reclaimed without swap, or unobservable or unknown",
-            false => "unobservable or unknown",
+        let what = match (no_swap, window.is_estimated()) {
+            (true, _) => "anonymous memory that cannot be reclaimed without swap, or unobservable or unknown",
+            (false, false) => "unobservable or unknown",
+            (false, true) => "within the bounds of the estimate",
         };
         text += &format!("; {} more counts as needed, because it is {what}", units::bytes(other));
     }
@@ -180,6 +183,7 @@ mod tests {
             peak_bytes: peak,
             peak_needed_bytes: peak + 20 * MIB,
             idle: Some(idle),
+            ..Window::default()
         };
         WorkingSet {
             covered_ns: Some(60_000_000_000),

@@ -50,7 +50,9 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
         };
         return Err(format!("too little to be worth it: {what}"));
     }
-    let mut text = format!("{} could be reclaimed: idle for {length} at the end, {}", units::bytes(bytes), {
+    // The lower bound of an estimate.
+    let at_least = if window.is_estimated() { "At least " } else { "" };
+    let mut text = format!("{at_least}{} could be reclaimed: idle for {length} at the end, {}", units::bytes(bytes), {
         format!("{} of the resident memory", units::percent(bytes as f64 / resident.max(1) as f64))
     });
     text += &match (no_swap, idle) {

@@ -9,7 +9,7 @@ use super::Percentiles;
 use crate::surveys::Reach;
 
 /// A survey knows a target if it is not known of at most one part of so many of its memory whether it was accessed.
-pub(super) const KNOWN: u64 = 100;
+pub(crate) const KNOWN: u64 = 100;
 
 /// With more unknown memory than one part of so many, a survey alone does not tell the working set.
 pub(super) const MUCH_UNKNOWN: u64 = 10;
@@ -18,7 +18,7 @@ pub(super) const MUCH_UNKNOWN: u64 = 10;
 const DEFAULTS: [usize; 3] = [2, 1, 0];
 
 /// Whether of at most one part of `parts` of some memory it is not known whether it was accessed.
-pub(super) const fn knows(sums: &PageSums, parts: u64) -> bool {
+pub(crate) const fn knows(sums: &PageSums, parts: u64) -> bool {
     sums.unknown.saturating_mul(parts) <= sums.present
 }
 
@@ -106,10 +106,10 @@ impl InUse {
     pub fn survey(&mut self, survey: &SurveySnapshot) {
         let sums = survey.sums();
         let (covered, seconds) = (self.reach.of(survey), survey.interval.as_secs_f64());
-        self.is_known = knows(&sums, KNOWN);
+        // The first survey does not tell when memory was accessed.
+        self.is_known = !survey.interval.is_zero() && knows(&sums, KNOWN);
         self.survey = Some((sums, covered));
         self.window.survey(survey, self.is_known);
-        // The first survey does not tell when memory was accessed.
         if survey.interval.is_zero() {
             return;
         }
@@ -127,7 +127,7 @@ impl InUse {
         let last = self.panel.as_ref().map_or(Duration::ZERO, |last| last.time);
         let seconds = panel.time.saturating_sub(last).as_secs_f64();
         if !self.is_known {
-            let estimate = |place: usize| is_observed(panel, WINDOWS[place]).then_some(panel.total[place]);
+            let estimate = |place: usize| self.estimate(panel, WINDOWS[place], place);
             self.by_window.push((DEFAULTS.map(estimate), seconds));
         }
         self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
@@ -142,7 +142,13 @@ impl InUse {
                 .filter(|(_, covered)| *covered >= window)
                 .map(|(sums, _)| Estimate::exact(sums.within[place]));
         }
-        self.panel.as_ref().filter(|panel| is_observed(panel, window)).map(|panel| panel.total[place])
+        self.estimate(self.panel.as_ref()?, window, place)
+    }
+
+    /// What a reading tells of a window.
+    fn estimate(&self, panel: &PanelSnapshot, window: Duration, place: usize) -> Option<Estimate> {
+        let (found, present) = (panel.total[place], self.survey.map(|(sums, _)| sums.present));
+        (is_observed(panel, window) && is_figure(found, present)).then_some(found)
     }
 
     /// The longest window, up to 5 s, of which it is known now what was accessed within it.
@@ -181,7 +187,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn survey(in_use: &mut InUse, seconds: u64, touched: u64, unknown: u64) {
-        let sums = PageSums { present: 2560 * MIB, touched, unknown, within: [touched; 9], ..PageSums::default() };
+        let sums =
+            PageSums { present: 2560 * MIB, touched, unknown, within: [touched; WINDOWS.len()], ..PageSums::default() };
         let interval = Duration::from_secs(seconds.min(2));
         let (time, total) = (Duration::from_secs(seconds), Some(TotalSums { sums, shared: 0 }));
         in_use.survey(&SurveySnapshot { time, interval, total, ..SurveySnapshot::default() });

@@ -12,7 +12,7 @@ mod surveyed;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use isotherm_core::{TargetId, units};
+use isotherm_core::{Estimate, TargetId, units};
 use isotherm_record::pid_column;
 use serde::{Serialize, Serializer};
 
@@ -22,6 +22,7 @@ use crate::source::{Selection, Source};
 
 pub use grouped::{GroupWss, GroupedWss};
 pub use in_use::{InUse, Used};
+pub(crate) use in_use::{KNOWN, knows};
 pub use percentiles::{PERCENTILES, Percentiles};
 
 /// What a working set rests on.
@@ -153,8 +154,13 @@ impl Wss {
         if let Some(once) = &self.once {
             return once.clone();
         }
+        self.sums_of(|_| true)
+    }
+
+    /// The sum of some targets at each time. What they share counts once for each.
+    pub(crate) fn sums_of(&self, is_wanted: impl Fn(TargetId) -> bool) -> Vec<Total> {
         let mut sums: Vec<Total> = vec![];
-        for point in &self.points {
+        for point in self.points.iter().filter(|point| is_wanted(point.target)) {
             match sums.last_mut() {
                 Some(total) if total.time == point.time => {
                     total.amount.add(&point.amount);
@@ -196,6 +202,13 @@ impl Wss {
         (!values.is_empty()).then(|| Percentiles::weighted(values))
     }
 
+    /// The median over time of the sum of all targets, with the medians of its bounds.
+    pub fn median(&self) -> Estimate {
+        let of =
+            |part: fn(&Amount) -> u64| self.percentiles_of(|amount| Some(part(amount))).unwrap_or_default().median();
+        Estimate { low: of(Amount::low), value: of(|amount| amount.bytes), high: of(Amount::high) }
+    }
+
     /// The number of targets.
     pub fn targets(&self) -> usize {
         self.points.iter().map(|point| point.target).collect::<BTreeSet<_>>().len()
@@ -235,6 +248,16 @@ fn resident(source: &dyn Source, selection: &Selection) -> Result<Option<Percent
 }
 
 impl Amount {
+    /// The lower bound of `bytes`.
+    pub(crate) fn low(&self) -> u64 {
+        self.low_bytes.unwrap_or(self.bytes)
+    }
+
+    /// The upper bound of `bytes`.
+    pub(crate) fn high(&self) -> u64 {
+        self.high_bytes.unwrap_or(self.bytes)
+    }
+
     /// Adds that of another target.
     fn add(&mut self, other: &Self) {
         let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));

@@ -45,7 +45,7 @@ pub(super) fn wss(
         while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
             panel.take(&found, selection, place.unwrap_or(0), &mut wss, &mut once);
         }
-        let is_known = knows(&survey, selection, KNOWN);
+        let is_known = !survey.interval.is_zero() && knows(&survey, selection, KNOWN);
         panel.surveyed(&survey, selection, is_known);
         if has_panels && !is_known {
             continue;

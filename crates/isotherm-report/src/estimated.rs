@@ -1,0 +1,54 @@
+//! Adds to the summary how much memory was in use, and replaces what surveys do not know by what the panel estimates.
+
+use isotherm_core::Estimate;
+
+use crate::ReportError;
+use crate::source::{Selection, Source};
+use crate::summary::{Summary, Temperature, UsedMemory};
+use crate::wss::{Basis, Total, Wss};
+
+/// Adds it to a summary of the same selection.
+///
+/// # Errors
+/// If the source cannot be read.
+pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
+    let wss = Wss::new(source, selection, None)?;
+    if wss.basis != Basis::Survey || (wss.by_interval && wss.is_short()) {
+        return Ok(());
+    }
+    let Estimate { low, value, high } = wss.median();
+    summary.in_use = Some(UsedMemory {
+        window_ns: wss.window.as_nanos() as u64,
+        bytes: value,
+        low_bytes: low,
+        high_bytes: high,
+        most_bytes: wss.percentiles().0[6],
+    });
+    if wss.by_interval {
+        return Ok(());
+    }
+    write(&mut summary.total, &wss.settled());
+    for target in &mut summary.targets {
+        write(&mut target.total, &wss.sums_of(|id| id == target.id));
+    }
+    let grouping = &summary.grouping;
+    for group in &mut summary.groups {
+        let sums = wss.sums_of(|id| grouping.of_target(id) == Some(group.place));
+        if !sums.is_empty() {
+            write(&mut group.total, &sums);
+        }
+    }
+    if let Some(once) = &mut summary.counted_once {
+        once.touched_bytes = value;
+    }
+    Ok(())
+}
+
+/// Replaces the working set by its mean over time. What surveys found touched holds what they do not know.
+fn write(of: &mut Temperature, sums: &[Total]) {
+    of.surveyed.touched_bytes = None;
+    let seconds: f64 = sums.iter().map(|total| total.span.as_secs_f64()).sum();
+    let bytes = sums.iter().map(|total| total.amount.bytes as f64 * total.span.as_secs_f64()).sum::<f64>();
+    of.working_set_bytes = (bytes / seconds.max(1e-9)) as u64;
+    of.working_set_max_bytes = sums.iter().map(|total| total.amount.bytes).max().unwrap_or(0);
+}
