@@ -242,7 +242,7 @@ mod tests {
         }
         let [_, working_set, cost] = ending.lines(Duration::from_secs(12), 1, Path::new("a.rec"), 2048);
         let expected = "working set 256 MiB (240 to 270 MiB) median, 256 MiB most, touched within 5 s, of 2.5 GiB \
-             resident at the end; 2.2 GiB (2.24 to 2.27 GiB) idle for 10 s";
+             resident at the end; 2.25 GiB (2.24 to 2.27 GiB) idle for 10 s";
         assert_eq!(working_set, expected);
         assert!(cost.ends_with("not seen: 0 B unobservable, 1.2 GiB not known page by page"), "{cost}");
     }

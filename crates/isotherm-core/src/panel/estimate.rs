@@ -37,11 +37,8 @@ impl Estimate {
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { low, value, high } = *self;
-        f.write_str(&units::bytes(value))?;
-        if (low, high) == (value, value) {
-            return Ok(());
-        }
-        write!(f, " ({})", units::bounds(low, high))
+        let is_exact = (low, high) == (value, value);
+        f.write_str(&if is_exact { units::bytes(value) } else { units::bounded(value, low, high) })
     }
 }
 

@@ -25,20 +25,29 @@ pub fn bytes(n: u64) -> String {
 /// Two sizes as the bounds of a figure, in one unit: `243 to 269 MiB`, `0.95 to 1.06 GiB`. Three digits, so that bounds
 /// that are near each other differ.
 pub fn bounds(low: u64, high: u64) -> String {
-    let unit = (1..=SIZES.len() as u32).rev().find(|unit| high as f64 >= 1024_f64.powi(*unit as i32) * 0.9995);
-    let Some(unit) = unit else { return format!("{low} to {high} B") };
-    let [low, high] = [low, high].map(|bytes| bytes as f64 / 1024_f64.powi(unit as i32));
-    let decimals = match high {
+    let ([low, high], unit) = in_one_unit([low, high]);
+    format!("{low} to {high} {unit}")
+}
+
+/// A size and its bounds, in one unit and with as many digits: `2.25 GiB (2.23 to 2.27 GiB)`.
+pub fn bounded(value: u64, low: u64, high: u64) -> String {
+    let ([value, low, high], unit) = in_one_unit([value, low, high]);
+    format!("{value} {unit} ({low} to {high} {unit})")
+}
+
+/// Sizes in the unit of the last one, which is the largest, with three digits of it. The second is the unit.
+fn in_one_unit<const N: usize>(sizes: [u64; N]) -> ([String; N], &'static str) {
+    let largest = sizes.last().copied().unwrap_or_default() as f64;
+    let unit = (1..=SIZES.len() as u32).rev().find(|unit| largest >= 1024_f64.powi(*unit as i32) * 0.9995);
+    let Some(unit) = unit else { return (sizes.map(|bytes| bytes.to_string()), "B") };
+    let one = 1024_f64.powi(unit as i32);
+    let decimals = match largest / one {
         ..9.995 => 2,
         ..99.95 => 1,
         _ => 0,
     };
-    let name = SIZES[unit as usize - 1];
-    let figure = |value: f64| match value {
-        0.0 => "0".to_owned(),
-        value => format!("{value:.decimals$}"),
-    };
-    format!("{} to {} {name}", figure(low), figure(high))
+    let figure = |bytes: u64| if bytes == 0 { "0".to_owned() } else { format!("{:.decimals$}", bytes as f64 / one) };
+    (sizes.map(figure), SIZES[unit as usize - 1])
 }
 
 /// A size for a column of a table: as [`bytes`], but 0 has no unit.

@@ -17,6 +17,11 @@ pub(super) const MUCH_UNKNOWN: u64 = 10;
 /// The windows of readings of the panel where the survey interval is no time to go by: the longest that was observed.
 const DEFAULTS: [usize; 3] = [2, 1, 0];
 
+/// Whether a survey has found so much of this memory that its figures hold, and not those of the panel.
+pub const fn is_known(sums: &PageSums) -> bool {
+    knows(sums, KNOWN)
+}
+
 /// Whether of at most one part of `parts` of some memory it is not known whether it was accessed.
 pub(crate) const fn knows(sums: &PageSums, parts: u64) -> bool {
     sums.unknown.saturating_mul(parts) <= sums.present
@@ -107,7 +112,7 @@ impl InUse {
         let sums = survey.sums();
         let (covered, seconds) = (self.reach.of(survey), survey.interval.as_secs_f64());
         // The first survey does not tell when memory was accessed.
-        self.is_known = !survey.interval.is_zero() && knows(&sums, KNOWN);
+        self.is_known = !survey.interval.is_zero() && is_known(&sums);
         self.survey = Some((sums, covered));
         self.window.survey(survey, self.is_known);
         if survey.interval.is_zero() {

@@ -21,7 +21,7 @@ use crate::intervals::IntervalRange;
 use crate::source::{Selection, Source};
 
 pub use grouped::{GroupWss, GroupedWss};
-pub use in_use::{InUse, Used};
+pub use in_use::{InUse, Used, is_known};
 pub(crate) use in_use::{KNOWN, knows};
 pub use percentiles::{PERCENTILES, Percentiles};
 

@@ -37,8 +37,11 @@ pub struct Track {
     pub figures: Figures,
     /// Its memory on each node, as the last survey found it. Empty if all memory is on one node.
     pub nodes: Vec<NodeSums>,
-    /// How much of it is in use, and within which time, as the panel was read last. `None` without a panel.
+    /// How much of it is in use, and within which time: by the last survey if that knows its memory, else by the last
+    /// reading of the panel. `None` without either.
     pub in_use: Option<(Estimate, Duration)>,
+    /// Whether the last survey knows its memory.
+    is_known: bool,
     /// Since when it is watched.
     pub joined: Duration,
     /// The time of its last snapshot.
@@ -136,16 +139,21 @@ impl Model {
         for target in &survey.targets {
             if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id) {
                 track.nodes.clone_from(&target.by_node);
+                let sums = target.total();
+                // The first survey does not tell when memory was accessed.
+                track.is_known = !survey.interval.is_zero() && isotherm_report::wss::is_known(&sums);
+                if track.is_known {
+                    track.in_use = Some((Estimate::exact(sums.within[in_use()]), IN_USE));
+                }
             }
         }
     }
 
     /// Takes how much memory is in use.
     pub fn take_panel(&mut self, panel: &PanelSnapshot) {
-        let place = WINDOWS.iter().position(|&window| window == IN_USE).unwrap_or(0);
         for target in &panel.targets {
-            if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id) {
-                track.in_use = Some((target.within[place], IN_USE.min(panel.observed)));
+            if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id && !track.is_known) {
+                track.in_use = Some((target.within[in_use()], IN_USE.min(panel.observed)));
             }
         }
     }
@@ -213,6 +221,7 @@ impl Model {
                 figures: Figures::default(),
                 nodes: Vec::new(),
                 in_use: None,
+                is_known: false,
                 joined: self.others.remove(&id).map_or(before(row), |other| other.joined),
                 last: Duration::ZERO,
                 sums: Sums::default(),
@@ -237,6 +246,11 @@ impl Model {
         };
         self.others.insert(row.target.id, other);
     }
+}
+
+/// The place of [`IN_USE`] among the windows of surveys and of the panel.
+fn in_use() -> usize {
+    WINDOWS.iter().position(|&window| window == IN_USE).unwrap_or(0)
 }
 
 /// The start of the aggregation that this row is of.

@@ -66,12 +66,11 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
     let Some(first) = rows.next() else { return };
     let mut x = label(painter, buffer, first, "working set");
     let used = track.in_use.map_or(total.working_set, |(used, _)| used.value as f64);
-    x = painter.text(buffer, first, x, &size(used), BOLD);
-    if let Some((used, within)) = track.in_use {
-        let bounds = [used.low, used.high].map(units::bytes);
+    let text = track.in_use.map_or_else(|| size(used), |(used, _)| used.to_string());
+    x = painter.text(buffer, first, x, &text, BOLD);
+    if let Some((_, within)) = track.in_use {
         let within = units::duration(Duration::from_secs(within.as_secs().max(1)));
-        let text = format!(" ({} to {}) within {within},", bounds[0], bounds[1]);
-        x = painter.text(buffer, first, x, &text, Style::new());
+        x = painter.text(buffer, first, x, &format!(" within {within},"), Style::new());
     }
     let share = units::percent(used / total.size.max(1.0));
     let what = if track.figures.resident.is_some() { "resident" } else { "mapped" };
