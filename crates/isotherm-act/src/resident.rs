@@ -64,9 +64,9 @@ impl Cached {
         Self { flags: FlagTable::open(root).ok(), buffer: PageBuffer::default() }
     }
 
-    /// The bytes that were resident `before` and are not resident any more, and that are in memory nevertheless: changed
-    /// pages of files, and shared memory for which there is no swap. If the user may not see page frames, all pages of
-    /// files and of shared memory count as such.
+    /// The bytes that were resident `before` and are not resident any more, and that are in memory nevertheless:
+    /// changed pages of files, and shared memory for which there is no swap. If the user may not see page frames, all
+    /// pages of files and of shared memory count as such.
     pub(super) fn bytes(&mut self, before: &Resident, after: &Resident) -> u64 {
         let has_gone = |&(addr, _): &&(u64, u64)| after.files.binary_search_by_key(addr, |(at, _)| *at).is_err();
         let mut frames: Vec<u64> = before.files.iter().filter(has_gone).map(|&(_, frame)| frame).collect();

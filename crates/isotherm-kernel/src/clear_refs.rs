@@ -54,8 +54,9 @@ pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<
     held(|| file.write_all(value)).0.map_err(failed)
 }
 
-/// The CPU time that [`clear_refs`] takes on this machine now, in seconds for each byte in memory. It is measured on the
-/// private memory of this process, of which 32 MiB are touched for it, in 5 to 20 ms. `None` if that does not work here.
+/// The CPU time that [`clear_refs`] takes on this machine now, in seconds for each byte in memory. It is measured on
+/// the private memory of this process, of which 32 MiB are touched for it, in 5 to 20 ms. `None` if that does not work
+/// here.
 pub fn price() -> Option<f64> {
     let (root, own) = (Path::new("/"), std::process::id());
     let process = Pidfd::open(own).ok()?;

@@ -83,8 +83,8 @@ fn pins_memory(status: &str) -> bool {
     pinned.and_then(|text| text.split_ascii_whitespace().next()?.parse().ok()).is_some_and(|kib: u64| kib > 0)
 }
 
-/// The pages of the buffers that are registered, by the information about a descriptor of io_uring: lines with an index,
-/// an address and a length.
+/// The pages of the buffers that are registered, by the information about a descriptor of io_uring: lines with an
+/// index, an address and a length.
 fn registered(info: &str) -> impl Iterator<Item = AddrRange> {
     let rest = info.lines().skip_while(|line| !line.starts_with("UserBufs:")).skip(1);
     rest.map_while(|line| {

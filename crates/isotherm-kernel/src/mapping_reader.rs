@@ -83,7 +83,8 @@ impl MappingReader {
         let mut found: Vec<(Vma, Option<Arc<str>>)> = Vec::with_capacity(known.len());
         let mut asked = Vec::new();
         let mut at = 0;
-        // The kernel holds the memory map, or the mapping, while it answers. It does not wait for a processor meanwhile.
+        // The kernel holds the memory map, or the mapping, while it answers. It does not wait for a processor
+        // meanwhile.
         let mut urgent = Urgent::begin();
         loop {
             if found.len() % AT_ONCE == AT_ONCE - 1 {

@@ -219,8 +219,8 @@ fn only_zeros(file: &File, mut at: u64, len: u64) -> io::Result<bool> {
 /// That bit is corrected.
 ///
 /// A CRC-32 tells which bit was changed. In up to 91,606 bits, it also tells one changed bit from two: its Hamming
-/// distance is 4 (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002). Above that, very few pairs
-/// of changed bits look like one; the columns and the header, which are parsed after that, tell most of these.
+/// distance is 4 (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002). Above that, very few
+/// pairs of changed bits look like one; the columns and the header, which are parsed after that, tell most of these.
 pub(crate) fn corrected_first(file: &File, len: u64) -> io::Result<Option<Message>> {
     let mut bytes = vec![0; MAX_CORRECTED.min(usize::try_from(len).unwrap_or(MAX_CORRECTED))];
     file.read_exact_at(&mut bytes, 0)?;

@@ -355,7 +355,8 @@ impl Recorder {
         self.hand_over_at(missed.time)
     }
 
-    /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark, calls or something missing.
+    /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark, calls or something
+    /// missing.
     fn hand_over_at(&mut self, time: Duration) -> Result<(), RecordError> {
         let now = time.max(self.last);
         if now >= self.handed_over.saturating_add(MAX_DELAY) || self.rows.bytes >= MAX_BUFFERED {

@@ -39,7 +39,8 @@ pub struct Surveyed {
     /// is not known what is in swap, that counts too. `None` for physical memory: what no process maps of it is free,
     /// page cache, or of the kernel.
     pub absent_bytes: Option<u64>,
-    /// Of the bytes in memory, those without any access permission: the mean over the surveys. `None` if there are none.
+    /// Of the bytes in memory, those without any access permission: the mean over the surveys. `None` if there are
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_access_bytes: Option<u64>,
     /// Bytes in memory that a target maps at a lower address too, and that count there only: the mean over the surveys.

@@ -70,7 +70,8 @@ pub struct RunConfig {
     pub schemes: Option<SchemeOptions>,
     /// The file that the run is recorded to.
     pub recording: Option<PathBuf>,
-    /// Whether the run goes on if the recording can no longer be written, as on a full disk. `None`: it does if it acts.
+    /// Whether the run goes on if the recording can no longer be written, as on a full disk. `None`: it does if it
+    /// acts.
     pub recording_need: Option<Need>,
 }
 

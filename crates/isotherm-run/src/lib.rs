@@ -7,8 +7,8 @@
 //!
 //! A run sends [`Event`]s to any number of receivers: iterators ([`Prepared::subscribe`]) and sinks
 //! ([`Prepared::add_sink`]). Each has a bounded queue. A slow receiver never delays a sampling round. It learns how
-//! many events it missed. A run can need a sink, or go on without it if it fails ([`Need`]). [`Control`] gives commands to a run from any thread: other attributes, other schemes, an
-//! update of the mappings, a mark, the end.
+//! many events it missed. A run can need a sink, or go on without it if it fails ([`Need`]). [`Control`] gives commands
+//! to a run from any thread: other attributes, other schemes, an update of the mappings, a mark, the end.
 //!
 //! Nothing here ends the process, writes to the standard streams or handles signals. The program that uses this crate
 //! does.

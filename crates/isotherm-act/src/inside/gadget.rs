@@ -1,4 +1,5 @@
-//! Finds the two instruction [sequences](super::code) in the target's own code that a call needs. No code is written into the target.
+//! Finds the two instruction [sequences](super::code) in the target's own code that a call needs. No code is written
+//! into the target.
 
 use std::io;
 

@@ -86,18 +86,18 @@ pub(crate) struct Seen<'a> {
     pub backoff: &'a Backoff,
     /// When the scheme found memory where it would move it to.
     pub in_place: &'a ActionHistory,
-    /// When the scheme checked memory once more: hot memory that was not accessed since the survey, and cold memory that
-    /// was.
+    /// When the scheme checked memory once more: hot memory that was not accessed since the survey, and cold memory
+    /// that was.
     pub not_again: &'a ActionHistory,
     /// The index of the filter that checks hot memory once more, if there is one.
     pub second_look: Option<usize>,
 }
 
 impl Seen<'_> {
-    /// Cuts `range`, which was accessed last at the time `accessed`, where the time of the last action changes, and calls
-    /// `each` with the parts that may be acted on. These parts are left out: memory that resisted to be freed recently,
-    /// and that was found in use since the survey; and for actions that would move memory: memory that was moved
-    /// recently, was found on its node, or was found not to be accessed again.
+    /// Cuts `range`, which was accessed last at the time `accessed`, where the time of the last action changes, and
+    /// calls `each` with the parts that may be acted on. These parts are left out: memory that resisted to be freed
+    /// recently, and that was found in use since the survey; and for actions that would move memory: memory that was
+    /// moved recently, was found on its node, or was found not to be accessed again.
     fn pieces(
         &self,
         kind: ActionKind,
@@ -149,9 +149,9 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
 /// action that takes memory away is done only to pages that the survey has found idle for the age asked for, and their
 /// age is that of the page: a sample speaks for its region, a survey for each page. An action that frees memory is done
-/// to a page once between two surveys, and more and more rarely to memory that it does not free. An action that moves hot memory is done to pages that two recent surveys have
-/// found accessed, or one survey and the check just before the action. The pages that most surveys have found accessed
-/// come first.
+/// to a page once between two surveys, and more and more rarely to memory that it does not free. An action that moves
+/// hot memory is done to pages that two recent surveys have found accessed, or one survey and the check just before the
+/// action. The pages that most surveys have found accessed come first.
 ///
 /// Memory in which no access was ever found may be moved as cold memory before it has the age asked for.
 ///
@@ -161,8 +161,9 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// A move is undone within [`REPAID`](crate::tiering::REPAID) only if half of the last surveys have found the memory
 /// accessed, or if it was idle for three times as long as asked for.
 ///
-/// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an
-/// age leaves it out, and an action that takes memory away does, too, unless the scheme allows it. A target without facts is left out if a filter needs them.
+/// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an age
+/// leaves it out, and an action that takes memory away does, too, unless the scheme allows it. A target without facts
+/// is left out if a filter needs them.
 pub(crate) fn collect(
     scheme: &Scheme,
     filters: &[Filter],
@@ -323,7 +324,8 @@ pub(crate) fn whole_granules(range: AddrRange, kind: ActionKind) -> Option<AddrR
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Sorts by falling score, after memory that an action can free. Among equal scores, memory from `cursor` on comes before memory below it.
+/// Sorts by falling score, after memory that an action can free. Among equal scores, memory from `cursor` on comes
+/// before memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
         && let Some(cut) = candidates.iter().position(|c| c.target == target && c.range.split_at(addr).is_some())

@@ -155,8 +155,8 @@ pub trait Survey {
     }
 
     /// Reads a part of the pages of `target`. Appends to `blocks`, in the order of addresses, each block in the part
-    /// that has a present, a swapped or a lazily freed page. A page that was accessed and that the probe has cleared for a sample since
-    /// the last survey counts as accessed.
+    /// that has a present, a swapped or a lazily freed page. A page that was accessed and that the probe has cleared
+    /// for a sample since the last survey counts as accessed.
     ///
     /// # Errors
     /// Fails only if the run cannot continue. A target that has just ended has no blocks.
@@ -188,8 +188,8 @@ pub trait Survey {
         Ok(false)
     }
 
-    /// Calls `found` with the pages of `target`, by block and in the order of addresses, whose frames the target maps at
-    /// a lower address too. The survey counts them there and not here, and they are accessed there if they are here.
+    /// Calls `found` with the pages of `target`, by block and in the order of addresses, whose frames the target maps
+    /// at a lower address too. The survey counts them there and not here, and they are accessed there if they are here.
     fn second_views(&self, _target: TargetId, _found: &mut dyn FnMut(u64, PageBits)) {}
 
     /// Calls `found` with the memory nodes of pages of `target` in the part that the survey has just read, in the order
@@ -207,8 +207,8 @@ pub trait Survey {
         false
     }
 
-    /// The ranges of `target` in which the unobservable pages are so for one reason, sorted and disjoint. Elsewhere it is
-    /// that several processes map a page, or another one.
+    /// The ranges of `target` in which the unobservable pages are so for one reason, sorted and disjoint. Elsewhere it
+    /// is that several processes map a page, or another one.
     fn unseen(&self, _target: TargetId) -> Vec<(AddrRange, Unseen)> {
         Vec::new()
     }

@@ -59,8 +59,8 @@ impl Flags {
     }
 
     /// Whether the frame is anonymous memory that needs no swap, because the process has freed it lazily (`MADV_FREE`).
-    /// It may have been written since: then its page-table entry is dirty. For a compound page, only the flag of the head
-    /// is valid.
+    /// It may have been written since: then its page-table entry is dirty. For a compound page, only the flag of the
+    /// head is valid.
     pub fn is_freed_lazily(self) -> bool {
         self.0 & (ANON | SWAP_BACKED | ZERO_PAGE | HUGETLB) == ANON
     }

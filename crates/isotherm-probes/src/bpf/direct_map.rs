@@ -10,11 +10,11 @@
 //! A candidate is right if walks from addresses of this process end in the page frames that `/proc/self/pagemap` shows.
 //! The probe reads page tables only after this proof.
 //!
-//! A try with a wrong candidate reads at wrong addresses. This is harmless for three reasons. The kernel handles a fault
-//! of such a read (`bpf_probe_read_kernel`). The lowest candidates are tried first, so that the addresses are in the
-//! direct map or below it, where nothing is mapped. And where none of them is right, so that the search continues above
-//! the right one, the kernel keeps 10 TiB free after the map, to plug in memory. Without that space, and without the
-//! symbol, nothing is searched.
+//! A try with a wrong candidate reads at wrong addresses. This is harmless for three reasons. The kernel handles a
+//! fault of such a read (`bpf_probe_read_kernel`). The lowest candidates are tried first, so that the addresses are in
+//! the direct map or below it, where nothing is mapped. And where none of them is right, so that the search continues
+//! above the right one, the kernel keeps 10 TiB free after the map, to plug in memory. Without that space, and without
+//! the symbol, nothing is searched.
 
 use std::fs;
 use std::path::Path;

@@ -11,9 +11,9 @@ use isotherm_core::units;
 /// process has accessed. The survey takes the way that costs the process less that loses the most.
 ///
 /// *`/proc/PID/clear_refs`* works in one process at a time. A write to that file clears all pages of the process, all
-/// pages of its files and shared memory, or all others. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to 20 ms for
-/// 1 GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The estimate
-/// is the longest of the last clears. A clear also resets the referenced marks of the pages, by which the
+/// pages of its files and shared memory, or all others. Meanwhile page faults and `mmap(2)` of the process wait: 7.5 to
+/// 20 ms for 1 GiB, measured in November 2026 on idle virtual machines, and up to 40 ms on one with a load of 8. The
+/// estimate is the longest of the last clears. A clear also resets the referenced marks of the pages, by which the
 /// kernel chooses what to reclaim.
 ///
 /// *The multi-generational LRU*, where the administrator has turned it on, ages a cgroup: it clears all pages of all

@@ -198,8 +198,8 @@ impl PageTableScan {
         Ok(visited)
     }
 
-    /// The mappings that a process has locked in memory (mlock(2)): a page of theirs is unevictable. `smaps` names them,
-    /// but the process could not map memory while the kernel walks all pages of one.
+    /// The mappings that a process has locked in memory (mlock(2)): a page of theirs is unevictable. `smaps` names
+    /// them, but the process could not map memory while the kernel walks all pages of one.
     fn locked(&mut self, member: &Member) -> Result<Vec<AddrRange>, ScanError> {
         if !self.population.has_locked(member) {
             return Ok(Vec::new());

@@ -104,7 +104,8 @@ fn register(start: usize, size: usize) -> rustix::io::Result<u64> {
     const BUFFERS: usize = 0;
     let mut parameters = [0_u64; 15];
     let buffer = [start, size];
-    // SAFETY: the kernel fills in the parameters, which have 120 bytes, and reads one buffer of an address and a length.
+    // SAFETY: the kernel fills in the parameters, which have 120 bytes, and reads one buffer of an address and a
+    // length.
     unsafe {
         let ring = syscall(SETUP, [8, parameters.as_mut_ptr() as usize, 0, 0])?;
         syscall(REGISTER, [ring, BUFFERS, buffer.as_ptr() as usize, 1]).map(|_| 0)

@@ -74,7 +74,8 @@ pub enum TransferError {
 /// The writer of a format. It gets the snapshots target by target, and keeps as few of them in memory as the format
 /// allows.
 trait FormatWriter: Sized {
-    /// Whether the format has activities, surveys, marks, calls that mapped memory and what is missing, or snapshots alone.
+    /// Whether the format has activities, surveys, marks, calls that mapped memory and what is missing, or snapshots
+    /// alone.
     const ALL: bool = false;
 
     /// Begins the output.

@@ -33,8 +33,8 @@ pub(super) fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
     panel.observed + window / 10 >= window && panel.interval <= window + window / 2
 }
 
-/// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what is
-/// present.
+/// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what
+/// is present.
 pub(super) fn is_figure(Estimate { low, value, high }: Estimate, present: Option<u64>) -> bool {
     high - low <= value.max(present.unwrap_or_default() / 20)
 }

@@ -69,8 +69,8 @@ pub struct Point {
     /// How much.
     #[serde(flatten)]
     pub amount: Amount,
-    /// Whether the window goes back to before the first survey, much of the memory is unknown, or the bounds are further
-    /// apart than the figure is large.
+    /// Whether the window goes back to before the first survey, much of the memory is unknown, or the bounds are
+    /// further apart than the figure is large.
     pub warm_up: bool,
     /// The time for which it holds: since the snapshot or survey before.
     #[serde(skip)]

@@ -101,10 +101,10 @@ pub enum Cpus {
 /// How shared memory is observed: for all commands that survey processes.
 #[derive(Args)]
 pub struct SharedOption {
-    /// Whether surveys of page tables (bpf) observe memory that several processes map and locked memory, by clearing the
-    /// referenced marks of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this costs the process
-    /// less, by aging its cgroup. The kernel uses these marks to choose what to reclaim. Page faults of the process
-    /// wait while clear_refs runs
+    /// Whether surveys of page tables (bpf) observe memory that several processes map and locked memory, by clearing
+    /// the referenced marks of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this
+    /// costs the process less, by aging its cgroup. The kernel uses these marks to choose what to reclaim. Page faults
+    /// of the process wait while clear_refs runs
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
     /// With --shared auto: the longest time for which page faults of a process may wait while its shared and locked

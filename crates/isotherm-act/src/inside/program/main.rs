@@ -1,11 +1,11 @@
 //! The helper: a small program that does the tracing, so that the death of isotherm interrupts no call.
 //!
 //! `build.rs` compiles it without the standard library, and isotherm executes it from memory. So it has one thread,
-//! allocates nothing, takes no lock, and a panic ends it at once. It is in a session of its own, blocks all signals, and
-//! closes all files except its end of a socket. When isotherm ends, the socket is closed; the helper completes the calls
-//! in progress and ends. If the helper itself dies, the kernel detaches the thread, and the frame restores the registers
-//! of the thread (see `frame`). A watchdog kills the helper if a thread is traced for too long, whatever the helper is
-//! doing.
+//! allocates nothing, takes no lock, and a panic ends it at once. It is in a session of its own, blocks all signals,
+//! and closes all files except its end of a socket. When isotherm ends, the socket is closed; the helper completes the
+//! calls in progress and ends. If the helper itself dies, the kernel detaches the thread, and the frame restores the
+//! registers of the thread (see `frame`). A watchdog kills the helper if a thread is traced for too long, whatever the
+//! helper is doing.
 
 #![no_std]
 #![no_main]

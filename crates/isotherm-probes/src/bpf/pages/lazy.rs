@@ -1,9 +1,9 @@
 //! Finds the pages that a process has freed lazily (`MADV_FREE`) and not used since.
 //!
-//! The kernel frees such a page when it needs memory, without writing it to swap. The page is private and anonymous, its
-//! page-table entry is clean, and its frame is not marked as backed by swap. A write makes the entry dirty. The entry is
-//! clean as well if the page was read from swap, so that the flags of the frame decide. They are read once for each
-//! clean page, and again in each eighth survey for those that were not freed then.
+//! The kernel frees such a page when it needs memory, without writing it to swap. The page is private and anonymous,
+//! its page-table entry is clean, and its frame is not marked as backed by swap. A write makes the entry dirty. The
+//! entry is clean as well if the page was read from swap, so that the flags of the frame decide. They are read once for
+//! each clean page, and again in each eighth survey for those that were not freed then.
 
 use std::collections::{BTreeMap, HashMap};
 

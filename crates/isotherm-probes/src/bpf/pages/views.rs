@@ -1,4 +1,5 @@
-//! Finds page frames that one process maps several times, so that each counts once and is as hot as its hottest mapping.
+//! Finds page frames that one process maps several times, so that each counts once and is as hot as its hottest
+//! mapping.
 //!
 //! Runtimes map their heap several times (ZGC until JDK 20, .NET), and programs map ring buffers twice in a row. The
 //! *first* view of a frame is the page at the lowest address; it is accessed if one of the views is. The others are
