@@ -62,7 +62,13 @@ impl Prepared {
                 InsideError::File { path: format!("/proc/{pid}/maps"), source }
             }
         })?;
-        let stack = maps.iter().find(|map| &*map.name == "[stack]").ok_or(InsideError::OtherStack(pid))?.range;
+        // An address space that has gone has no mapping that can be read, whatever part of the mappings was read before.
+        let is_there = |map: &Mapping| matches!(memory.read_at(&mut [0], map.range.start()), Ok(1));
+        let stack = maps.iter().find(|map| &*map.name == "[stack]").ok_or_else(|| match maps.iter().any(is_there) {
+            true => InsideError::OtherStack(pid),
+            false => InsideError::Gone(pid),
+        });
+        let stack = stack?.range;
         let mut code: Vec<&Mapping> = maps.iter().filter(|map| map.permissions.execute).collect();
         // The C library contains both sequences. Its addresses are high, so it is moved to the front.
         code.sort_by_key(|map| !map.name.contains("libc"));
