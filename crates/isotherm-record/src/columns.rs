@@ -34,6 +34,10 @@ pub(crate) const ALLOCATION_COLUMNS: [&str; 5] = ["kind", "time_ns", "id", "targ
 pub(crate) const PANEL: &str = "panel";
 /// The column of regions.
 pub(crate) const REGIONS: &str = "regions";
+/// The column of what a snapshot took.
+pub(crate) const COST: &str = "cost";
+/// The columns of a survey and of a cost that only a live source fills.
+pub(crate) const OF_LIVE: [&str; 4] = ["kinds", "mapped_again_bytes", "longest_hold_ns", "holds_ns"];
 /// The columns of a region that say what a survey found in it.
 pub(crate) const REGION_PAGES: [&str; 5] =
     ["present_bytes", "touched_bytes", "unobservable_bytes", "unknown_bytes", "swapped_bytes"];

@@ -30,7 +30,7 @@ use crate::{
     survey,
 };
 
-const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true, missed: true };
+const ALL: Contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: true };
 
 fn header() -> Header {
     Header {

@@ -217,9 +217,9 @@ impl Recording {
         Contents {
             activities: has(columns::ACTIVITY),
             surveys: has(columns::SURVEY),
+            live: has(columns::MISSED),
             marks: has(columns::MARK),
             allocations: has(columns::ALLOCATIONS),
-            missed: has(columns::MISSED),
         }
     }
 }

@@ -22,14 +22,15 @@ const MAX_COLUMNS: usize = 4096;
 pub struct Contents {
     /// Activities.
     pub activities: bool,
-    /// Surveys, the present bytes of regions, and readings of the panel.
+    /// Surveys, and the present bytes of regions.
     pub surveys: bool,
+    /// What only a live source tells: what is missing, how long targets were held, readings of the panel, and in surveys
+    /// the bytes by kind and those of second views.
+    pub live: bool,
     /// Marks.
     pub marks: bool,
     /// Calls that mapped memory.
     pub allocations: bool,
-    /// What is missing.
-    pub missed: bool,
 }
 
 /// The schema of a recording with this header.
@@ -46,24 +47,29 @@ pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serd
     let fields = columns::Row::fields();
     let written = fields.iter().filter_map(|field| match &**field.name() {
         columns::ACTIVITY if !contents.activities => None,
-        columns::SURVEY | columns::PANEL if !contents.surveys => None,
+        columns::SURVEY if !contents.surveys => None,
+        columns::PANEL if !contents.surveys || !contents.live => None,
+        columns::SURVEY | columns::COST if !contents.live => Some(Arc::new(without(field, &columns::OF_LIVE))),
         columns::MARK if !contents.marks => None,
         columns::ALLOCATIONS if !contents.allocations => None,
-        columns::MISSED if !contents.missed => None,
-        columns::REGIONS if !contents.surveys => Some(Arc::new(without_pages(field))),
+        columns::MISSED if !contents.live => None,
+        columns::REGIONS if !contents.surveys => Some(Arc::new(without(field, &columns::REGION_PAGES))),
         _ => Some(Arc::clone(field)),
     });
     Ok(Schema::new_with_metadata(written.collect::<Fields>(), metadata))
 }
 
-/// The column of regions without what only a survey tells.
-fn without_pages(regions: &Field) -> Field {
-    let DataType::List(entry) = regions.data_type() else { return regions.clone() };
-    let DataType::Struct(fields) = entry.data_type() else { return regions.clone() };
-    let kept: Fields =
-        fields.iter().filter(|field| !columns::REGION_PAGES.contains(&&**field.name())).cloned().collect();
-    let entry = entry.as_ref().clone().with_data_type(DataType::Struct(kept));
-    regions.clone().with_data_type(DataType::List(Arc::new(entry)))
+/// A column without the columns of these names that are within it, at any depth.
+fn without(column: &Field, names: &[&str]) -> Field {
+    let data_type = match column.data_type() {
+        DataType::List(entry) => DataType::List(Arc::new(without(entry, names))),
+        DataType::Struct(fields) => {
+            let kept = fields.iter().filter(|field| !names.contains(&&**field.name()));
+            DataType::Struct(kept.map(|field| without(field, names)).collect())
+        }
+        other => other.clone(),
+    };
+    column.clone().with_data_type(data_type)
 }
 
 /// The value of `key` in the schema's metadata.

@@ -272,10 +272,10 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if the reading is older than the one
-    /// before it, or the recording has no column for surveys ([`Recorder::create_with`]). It is not written then.
+    /// before it, or the recording has no column for it ([`Recorder::create_with`]). It is not written then.
     pub fn write_panel(&mut self, found: &PanelSnapshot) -> Result<(), RecordError> {
-        if !self.contents.surveys {
-            return Err(self.not_encoded("it was created without a column for surveys"));
+        if !self.contents.surveys || !self.contents.live {
+            return Err(self.not_encoded("it was created without a column for the panel"));
         }
         if found.time < self.last_panel {
             return Err(self.not_encoded("a reading of the panel is older than the one before it"));
@@ -341,7 +341,7 @@ impl Recorder {
     /// [`RecordError::Write`] as [`Recorder::write`]. [`RecordError::Encode`] if it is older than what was said to be
     /// missing before, or the recording has no column for it ([`Recorder::create_with`]). It is not written then.
     pub fn write_missed(&mut self, missed: &Missed) -> Result<(), RecordError> {
-        if !self.contents.missed {
+        if !self.contents.live {
             return Err(self.not_encoded("it was created without a column for what is missing"));
         }
         if missed.time < self.last_missed {

@@ -13,7 +13,7 @@ use isotherm_record::{
 };
 
 const ALLOCATIONS: Contents =
-    Contents { activities: false, surveys: false, marks: false, allocations: true, missed: false };
+    Contents { activities: false, surveys: false, live: false, marks: false, allocations: true };
 
 fn frame(function: Option<&str>, module: Option<&str>) -> StackFrame {
     StackFrame { function: function.map(Into::into), module: module.map(Into::into), offset: 19 }

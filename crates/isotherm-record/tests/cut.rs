@@ -52,7 +52,7 @@ fn a_part_has_its_rows_and_those_next_to_it_at_the_times_of_the_run() {
 fn of_a_run_that_begins_with_a_survey_a_later_part_has_the_last_one_before_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
-    let contents = Contents { surveys: true, ..Contents::default() };
+    let contents = Contents { surveys: true, live: true, ..Contents::default() };
     let mut recorder = Recorder::create_with(&path, &common::header(), contents).unwrap();
     for time in [0, 10, 20, 30] {
         let mut record = common::survey(time.max(10));

@@ -12,7 +12,7 @@ use isotherm_record::{
 };
 use serde_json::{Value, json};
 
-const MARKS: Contents = Contents { activities: false, surveys: false, marks: true, allocations: false, missed: false };
+const MARKS: Contents = Contents { activities: false, surveys: false, marks: true, allocations: false, live: false };
 
 fn mark(ms: u64, text: &str) -> Mark {
     Mark { time: Duration::from_millis(ms), text: MarkText::new(text.as_bytes()).unwrap() }

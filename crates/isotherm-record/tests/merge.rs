@@ -19,7 +19,7 @@ use isotherm_record::{
 };
 
 const MS: Duration = Duration::from_millis(1);
-const ALL: Contents = Contents { activities: true, surveys: true, marks: true, allocations: true, missed: true };
+const ALL: Contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: true };
 
 /// A header of a run that started this many milliseconds after another one.
 fn started(after: u64) -> Header {
@@ -262,20 +262,25 @@ fn physical_memory_is_not_merged_with_processes() {
 
 /// Records `count` snapshots of a process, with a survey each second.
 fn surveyed(place: &Place, name: &str, start: u64, pid: u32, count: u32) {
-    place.record_with(name, &started(start), Contents { surveys: true, ..Contents::default() }, |recorder| {
-        for record in snapshots(pid, 1..=count) {
-            let i = (record.snapshot.time.as_millis() / 100) as u32;
-            recorder.write(&record).unwrap();
-            if i.is_multiple_of(10) {
-                let mut survey = survey(i);
-                survey.survey.targets.truncate(1);
-                survey.survey.targets[0].id = process(pid);
-                survey.survey.total = Some(TotalSums { sums: survey.survey.targets[0].total(), shared: 0 });
-                survey.infos = record.infos;
-                recorder.write_survey(&survey).unwrap();
+    place.record_with(
+        name,
+        &started(start),
+        Contents { surveys: true, live: true, ..Contents::default() },
+        |recorder| {
+            for record in snapshots(pid, 1..=count) {
+                let i = (record.snapshot.time.as_millis() / 100) as u32;
+                recorder.write(&record).unwrap();
+                if i.is_multiple_of(10) {
+                    let mut survey = survey(i);
+                    survey.survey.targets.truncate(1);
+                    survey.survey.targets[0].id = process(pid);
+                    survey.survey.total = Some(TotalSums { sums: survey.survey.targets[0].total(), shared: 0 });
+                    survey.infos = record.infos;
+                    recorder.write_survey(&survey).unwrap();
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 #[test]
@@ -329,20 +334,25 @@ fn surveys_one_after_another_keep_their_totals_and_begin_anew() {
 fn parts_of_a_run_are_what_the_run_was() {
     let place = Place::new();
     // The first survey is at the start of the run, and each part has it without its memory.
-    place.record_with("a.rec", &started(0), Contents { surveys: true, ..Contents::default() }, |recorder| {
-        for record in snapshots(1, 1..=40) {
-            let i = (record.snapshot.time.as_millis() / 100) as u32;
-            if i % 10 == 1 {
-                let mut survey = survey(i + 9);
-                survey.survey.time = MS * (i - 1) * 100;
-                survey.survey.targets.truncate(1);
-                survey.survey.targets[0].id = process(1);
-                survey.infos = record.infos.clone();
-                recorder.write_survey(&survey).unwrap();
+    place.record_with(
+        "a.rec",
+        &started(0),
+        Contents { surveys: true, live: true, ..Contents::default() },
+        |recorder| {
+            for record in snapshots(1, 1..=40) {
+                let i = (record.snapshot.time.as_millis() / 100) as u32;
+                if i % 10 == 1 {
+                    let mut survey = survey(i + 9);
+                    survey.survey.time = MS * (i - 1) * 100;
+                    survey.survey.targets.truncate(1);
+                    survey.survey.targets[0].id = process(1);
+                    survey.infos = record.infos.clone();
+                    recorder.write_survey(&survey).unwrap();
+                }
+                recorder.write(&record).unwrap();
             }
-            recorder.write(&record).unwrap();
-        }
-    });
+        },
+    );
     for (name, time) in [("one.rec", Duration::ZERO..MS * 1500), ("two.rec", MS * 1500..MS * 9000)] {
         let wanted = Cut { time: Some(time), ..Cut::default() };
         cut(&Recording::open(&place.path("a.rec")).unwrap(), &wanted, &place.path(name)).unwrap();

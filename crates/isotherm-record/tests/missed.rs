@@ -12,7 +12,7 @@ use isotherm_record::{
 };
 use serde_json::{Value, json};
 
-const MISSED: Contents = Contents { activities: false, surveys: false, marks: false, allocations: false, missed: true };
+const MISSED: Contents = Contents { activities: false, surveys: false, marks: false, allocations: false, live: true };
 
 fn missed(ms: u64, kind: MissedKind, count: u64) -> Missed {
     Missed { time: Duration::from_millis(ms), kind, count }
@@ -58,6 +58,20 @@ fn what_is_missing_is_read_as_it_was_written_and_counted_by_kind() {
         "missing from the recording: 3 snapshots and 2 surveys, because the recorder could not keep up; 2 activities \
          of schemes were added up into later ones"
     );
+}
+
+#[test]
+fn how_long_targets_were_held_is_read_as_it_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create_with(&path, &common::header(), MISSED).unwrap();
+    let mut record = common::snapshot_record(1);
+    record.cost.as_mut().unwrap().longest_hold_ns = Some(7);
+    record.cost.as_mut().unwrap().holds_ns = Some(9);
+    recorder.write(&record).unwrap();
+    recorder.finish().unwrap();
+    let cost = Recording::open(&path).unwrap().snapshots().unwrap().next().unwrap().unwrap().cost.unwrap();
+    assert_eq!((cost.longest_hold_ns, cost.holds_ns), (Some(7), Some(9)));
 }
 
 #[test]

@@ -11,8 +11,7 @@ use isotherm_core::survey::WINDOWS;
 use isotherm_core::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};
 use isotherm_record::{Contents, Cut, Format, RecordError, Recorder, Recording, convert, cut};
 
-const SURVEYS: Contents =
-    Contents { activities: false, surveys: true, marks: false, allocations: false, missed: false };
+const SURVEYS: Contents = Contents { activities: false, surveys: true, live: true, marks: false, allocations: false };
 
 fn within(bytes: u64) -> [Estimate; WINDOWS.len()] {
     std::array::from_fn(|nth| Estimate { low: bytes, value: bytes + nth as u64, high: 2 * bytes + nth as u64 })

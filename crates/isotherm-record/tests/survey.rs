@@ -16,8 +16,7 @@ use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const SURVEYS: Contents =
-    Contents { activities: false, surveys: true, marks: false, allocations: false, missed: false };
+const SURVEYS: Contents = Contents { activities: false, surveys: true, live: true, marks: false, allocations: false };
 
 #[test]
 fn surveys_and_present_bytes_are_read_as_they_were_written() {

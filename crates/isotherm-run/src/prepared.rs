@@ -267,11 +267,17 @@ impl Prepared {
             let header = header(&properties, seed);
             let usage = (matches!(origin, Origin::Live { .. }) && !has_schemes).then(Usage::new);
             let activities = has_schemes || usage.is_some();
-            // Without a clock, the source waits for the recorder.
-            let missed = matches!(origin, Origin::Live { .. });
-            // A mark can be made at any time.
-            let contents =
-                Contents { activities, surveys: properties.surveys, marks: true, allocations: stacks, missed };
+            let live = matches!(origin, Origin::Live { .. });
+            let surveys = properties.surveys;
+            let contents = Contents {
+                activities,
+                surveys,
+                // Without a clock, the source waits for the recorder, and nothing is missed.
+                live,
+                // A mark can be made at any time.
+                marks: true,
+                allocations: stacks,
+            };
             let output = recording_at(&path).apart_from(&inputs).create()?;
             // A command has an end and a status, however short it is, and its recording says so.
             let recorder = Recorder::begin(output, &header, contents)?;

@@ -121,7 +121,7 @@ pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, Co
     let marks = readable(recording.marks()?, &error).filter(|mark| holds(&part, mark.time));
     let mut marks = marks.peekable();
     let missed = readable(recording.missed()?, &error).filter(|missed| holds(&part, missed.time));
-    let mut missed = missed.peekable();
+    let missed = missed;
 
     // What was mapped before the part belongs to the same calls in it.
     let allocations = readable(recording.allocations()?, &error).map(|found| wanted.allocations(found));
@@ -130,12 +130,8 @@ pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, Co
     let panels = readable(recording.panels()?, &error).filter(|found| holds(&part, found.time));
     let panels = panels.map(|found| wanted.panel(found));
 
-    let contents = Contents {
-        activities: activities.peek().is_some(),
-        marks: marks.peek().is_some(),
-        missed: missed.peek().is_some(),
-        ..recording.contents()
-    };
+    let contents =
+        Contents { activities: activities.peek().is_some(), marks: marks.peek().is_some(), ..recording.contents() };
     let file = open(recording, recording_at(output))?;
     let write = || {
         let recorder = Recorder::begin(file, &header(recording.header(), &part), contents)?;

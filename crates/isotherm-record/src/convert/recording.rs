@@ -32,13 +32,9 @@ fn transfer(recording: &Recording, output: OutputFile, needs_all: bool) -> Resul
     let mut marks = readable(recording.marks()?, &error).peekable();
     let allocations = readable(recording.allocations()?, &error);
     let panels = readable(recording.panels()?, &error);
-    let mut missed = readable(recording.missed()?, &error).peekable();
-    let contents = Contents {
-        activities: activities.peek().is_some(),
-        marks: marks.peek().is_some(),
-        missed: missed.peek().is_some(),
-        ..recording.contents()
-    };
+    let missed = readable(recording.missed()?, &error);
+    let contents =
+        Contents { activities: activities.peek().is_some(), marks: marks.peek().is_some(), ..recording.contents() };
     let mut recorder = Recorder::begin(output, recording.header(), contents)?.appearing_whole();
     interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, (missed, panels))?;
     let stopped = match error.take() {

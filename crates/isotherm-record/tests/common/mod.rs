@@ -138,8 +138,8 @@ pub fn cost(i: u32) -> Cost {
         }),
         other_cpu_ns: (i > 0).then_some(10 * u64::from(i)),
         unobservable_bytes: 4096,
-        longest_hold_ns: (i > 0).then_some(u64::from(i)),
-        holds_ns: (i > 0).then_some(3 * u64::from(i)),
+        longest_hold_ns: None,
+        holds_ns: None,
     }
 }
 
@@ -272,7 +272,7 @@ pub fn survey(i: u32) -> SurveyRecord {
 /// Records snapshots 1 to `count` whose regions have present bytes, every tenth followed by a survey, and returns what
 /// reading them has to give.
 pub fn record_with_surveys(path: &Path, count: u32) -> (Vec<Row>, Vec<SurveyRecord>) {
-    let contents = Contents { surveys: true, ..Contents::default() };
+    let contents = Contents { surveys: true, live: true, ..Contents::default() };
     let mut recorder = Recorder::create_with(path, &header(), contents).unwrap();
     let mut written = (Vec::new(), Vec::new());
     for i in 1..=count {

@@ -67,11 +67,11 @@ mod tests {
             notice(&wake).text.to_string()
         };
         let asleep =
-            "prcl sleeps by its watermarks: 62% of memory is free, above its high mark, 50%; checked every 5 s";
+            "prcl sleeps by its watermarks: 62 % of memory is free, above its high mark, 50 %; checked every 5 s";
         assert_eq!(said(0.62, false), asleep);
-        assert!(said(0.1, false).contains("10% of memory is free, below its low mark, 20%"));
-        assert!(said(0.45, false).contains("above its middle mark, 40%"));
-        assert_eq!(said(0.3, true), "prcl is awake: 30% of memory is free");
+        assert!(said(0.1, false).contains("10 % of memory is free, below its low mark, 20 %"));
+        assert!(said(0.45, false).contains("above its middle mark, 40 %"));
+        assert_eq!(said(0.3, true), "prcl is awake: 30 % of memory is free");
     }
 
     #[test]
@@ -93,6 +93,6 @@ mod tests {
         };
         assert_eq!(no_swap(&report(RefusalReason::Busy)), None);
         let notice = no_swap(&report(RefusalReason::NoSwap)).unwrap();
-        assert!(notice.text.starts_with("prcl: 3.0 MiB of anonymous memory stays, because"), "{}", notice.text);
+        assert!(notice.text.starts_with("prcl: 3 MiB of anonymous memory stays, because"), "{}", notice.text);
     }
 }

@@ -72,16 +72,16 @@ pub fn merge(recordings: &[Recording], output: &Path) -> Result<Merged, MergeErr
     let surveys = merging.surveys();
     let mut activities = merging.activities().peekable();
     let mut marks = merging.marks().peekable();
-    let mut missed = merging.missed().peekable();
+    let missed = merging.missed();
     let next_stack = RefCell::new(0);
     let allocations = merging.allocations(&next_stack);
     let has = |of: fn(&Contents) -> bool| inputs.iter().any(|input| of(&input.recording.contents()));
     let contents = Contents {
         activities: activities.peek().is_some(),
         surveys: has(|contents| contents.surveys),
+        live: has(|contents| contents.live),
         marks: marks.peek().is_some(),
         allocations: has(|contents| contents.allocations),
-        missed: missed.peek().is_some(),
     };
     let incomplete = RefCell::new(Vec::new());
     // Bounds of several recordings cannot be added up.
