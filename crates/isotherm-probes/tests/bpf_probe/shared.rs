@@ -162,21 +162,28 @@ fn locked_memory_is_observed_and_so_is_what_was_unlocked() {
     let mut target = Target::start();
     let start = target.map("locked", SIZE);
     let range = start..start + SIZE;
+    let other = target.map("small", 10 * MIB);
+    target.write(other, 10 * MIB);
     update(&mut probe, &[&target]);
-    // The first clear finds out that the memory is locked.
-    assert!(nearly(clear_all(&mut probe, &target, &range), (0, 0)));
+    // The first clear finds out that the memory is locked. A kernel's DAMON may clear some pages meanwhile.
+    let first = clear_all(&mut probe, &target, &range);
+    assert!(first.0 < 100 && first.1 == 0, "{first:?}");
     assert!(nearly(clear_all(&mut probe, &target, &range), (16_384, 0)));
     // More than the surveys after which it is found out again.
     for round in 0..10 {
         if round == 5 {
             target.request(&format!("unlock {start} {SIZE}"));
         }
+        // clear_refs does not flush the TLB, which may still have some pages of four rounds ago. This does.
+        target.request(&format!("forbid {} {MIB}", other + round * MIB));
         let hot = start + round % 4 * HOT;
         target.read(hot, HOT);
         let found = survey(&mut probe, &target);
         let inside = counts(&found, hot..hot + HOT).1;
         assert!(nearly((inside, 0), (4096, 0)), "round {round}: {inside}");
-        assert_eq!(counts(&found, range.clone()), (16_384, inside, 0), "round {round}");
+        let (present, touched, unobservable) = counts(&found, range.clone());
+        assert_eq!(present, 16_384, "round {round}");
+        assert!(nearly((touched, unobservable), (4096, 0)), "round {round}: {touched} {unobservable}");
         assert!(nearly(clear_all(&mut probe, &target, &range), (4096, 0)), "round {round}");
     }
     assert_eq!(probe.shared_left_out(), None);
