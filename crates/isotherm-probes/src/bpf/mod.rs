@@ -35,6 +35,7 @@ mod held;
 mod leaf;
 #[cfg(target_arch = "x86_64")]
 mod pages;
+#[cfg(target_arch = "x86_64")]
 mod panel_pages;
 #[cfg(target_arch = "x86_64")]
 mod probe;

@@ -50,6 +50,10 @@ impl BpfProbe {
         match self.0 {}
     }
 
+    pub(crate) fn set_all_views(&mut self, _: bool) {
+        match self.0 {}
+    }
+
     /// The memory that several processes map and that the last survey has left unobservable.
     pub fn shared_left_out(&self) -> Option<SharedLeftOut> {
         match self.0 {}
