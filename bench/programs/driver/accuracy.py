@@ -11,8 +11,8 @@ from .processes import Failed, cpu_seconds, family
 from .table import mib, number, table
 
 HEADER = [
-    "program", "RSS", "rows", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %", "10 s p99", "10 s most",
-    "process %", "notes",
+    "program", "RSS", "rows", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %",
+    "10 s p99", "10 s most", "process %", "notes",
 ]  # fmt: skip
 
 

@@ -479,8 +479,8 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_mapping_comes_from_its_figures_and_flags() {
-        let text =
-            b"1000-5000 rw-p 00000000 00:00 0 /\xff\nSize: 16 kB\nRss:    12 kB\nReferenced:   4 kB\nSwap: 8 kB\nLazyFree: 4 kB\n\
+        let text = b"1000-5000 rw-p 00000000 00:00 0 /\xff\nSize: 16 kB\nRss:    12 kB\nReferenced:   4 kB\n\
+                     Swap: 8 kB\nLazyFree: 4 kB\n\
                      THPeligible:    0\nVmFlags: rd wr lo sd\n\
                      ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\nRss: 4 kB\nVmFlags: ht\n";
         let uses = read_mapping_uses(&text[..]).unwrap();

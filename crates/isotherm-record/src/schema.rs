@@ -24,8 +24,8 @@ pub struct Contents {
     pub activities: bool,
     /// Surveys, and the present bytes of regions.
     pub surveys: bool,
-    /// What only a live source tells: what is missing, how long targets were held, readings of the panel, and in surveys
-    /// the bytes by kind and those of second views.
+    /// What only a live source tells: what is missing, how long targets were held, readings of the panel, and in
+    /// surveys the bytes by kind and those of second views.
     pub live: bool,
     /// Marks.
     pub marks: bool,

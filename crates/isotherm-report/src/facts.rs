@@ -122,8 +122,8 @@ fn why_unobservable(summary: &Summary) -> &'static str {
              only read (the zero page)"
         }
         BY_PAGE_TABLES if surveyed => {
-            "The probe bpf cannot observe memory that is hugetlb, of a device, just faulted in, or shared or locked and \
-             left out by --shared or its limits"
+            "The probe bpf cannot observe memory that is hugetlb, of a device, just faulted in, or shared or locked \
+             and left out by --shared or its limits"
         }
         BY_PAGE_TABLES => {
             "Without a survey, the probe bpf cannot observe memory that is shared with other processes, locked, \

@@ -184,7 +184,11 @@ const BETWEEN_NODES: &str = "
 - name: to fill both
   action: promote
   quota: {goals: [{node_mem_used: {node: 0, value: 99%}}, {node_mem_used: {node: 1, value: 98%}}]}
-- {name: to several, action: migrate_cold, target_node: [{node: 1, weight: 3}, {node: 2}], never_accessed: 3s, unobserved: allow}
+- name: to several
+  action: migrate_cold
+  target_node: [{node: 1, weight: 3}, {node: 2}]
+  never_accessed: 3s
+  unobserved: allow
 - {name: to the first, action: migrate_cold, target_node: {first_with_room: [3, 2]}}
 - name: what is left
   action: promote

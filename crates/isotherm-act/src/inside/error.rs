@@ -19,8 +19,8 @@ pub enum InsideError {
     Architecture(&'static str),
     /// The helper process cannot be started.
     #[error(
-        "the helper process for acting inside others cannot be started (is the number of processes limited, or may files \
-         in memory not be executed: vm.memfd_noexec?)"
+        "the helper process for acting inside others cannot be started (is the number of processes limited, or may \
+         files in memory not be executed: vm.memfd_noexec?)"
     )]
     Helper(#[source] io::Error),
     /// The helper process was killed, or does not answer.

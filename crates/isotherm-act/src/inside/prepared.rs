@@ -62,7 +62,7 @@ impl Prepared {
                 InsideError::File { path: format!("/proc/{pid}/maps"), source }
             }
         })?;
-        // An address space that has gone has no mapping that can be read, whatever part of the mappings was read before.
+        // An address space that has gone has no mapping that can be read, whatever was read of its mappings before.
         let is_there = |map: &Mapping| matches!(memory.read_at(&mut [0], map.range.start()), Ok(1));
         let stack = maps.iter().find(|map| &*map.name == "[stack]").ok_or_else(|| match maps.iter().any(is_there) {
             true => InsideError::OtherStack(pid),

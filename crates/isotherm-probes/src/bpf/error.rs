@@ -94,9 +94,9 @@ pub enum BpfError {
     },
     /// The kernel does not say where its direct map begins, and a search for it might read other memory of the kernel.
     #[error(
-        "the kernel does not tell where its direct map begins, and has no free addresses after it, which a search needs \
-         (allow isotherm to see addresses: root, or CAP_SYSLOG, and kernel.kptr_restrict at most 1; or use a kernel \
-         with CONFIG_KALLSYMS_ALL or CONFIG_MEMORY_HOTPLUG; or use another probe)"
+        "the kernel does not tell where its direct map begins, and has no free addresses after it, which a search \
+         needs (allow isotherm to see addresses: root, or CAP_SYSLOG, and kernel.kptr_restrict at most 1; or use a \
+         kernel with CONFIG_KALLSYMS_ALL or CONFIG_MEMORY_HOTPLUG; or use another probe)"
     )]
     HiddenDirectMap,
     /// A page cannot be cleared.

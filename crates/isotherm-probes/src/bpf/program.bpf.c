@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Reads page tables in the kernel: finds the direct map and the top page table of an opened process, looks up the
- * page-table entries of many addresses at once, and copies whole page tables. The program only reads. program.rs declares the same
- * structures.
+ * page-table entries of many addresses at once, and copies whole page tables. The program only reads. program.rs
+ * declares the same structures.
  */
 #include "kernel.h"
 

@@ -40,8 +40,9 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, tune: &Tune) -> io
         }
     }
     if tune.advice.iter().any(|advice| advice.scheme.is_some()) {
-        let text = "Save a scheme to the file that the command names, or all with --save. `isotherm scheme check FILE` explains it, and \
-                    `isotherm scheme try FILE REC` shows what it would have done to a recording.";
+        let text = "Save a scheme to the file that the command names, or all with --save. `isotherm scheme check \
+                    FILE` explains it, and `isotherm scheme try FILE REC` shows what it would have done to a \
+                    recording.";
         writeln!(out)?;
         note(out, terminal, Some(text.into()))?;
     }
@@ -125,8 +126,8 @@ fn working_set(out: &mut dyn Write, terminal: &Terminal, found: &WorkingSet) -> 
         Basis::Samples => "estimated from samples; ",
     };
     if is_estimated {
-        let text = "estimated from a random part of the pages, since surveys do not know all memory; the bounds hold in 19 \
-                    of 20 cases, and idle is at least so much";
+        let text = "estimated from a random part of the pages, since surveys do not know all memory; the bounds hold \
+                    in 19 of 20 cases, and idle is at least so much";
         paragraph(out, terminal, text)?;
     }
     let once = if found.counted_once { "" } else { "; what several targets share counts for each" };
