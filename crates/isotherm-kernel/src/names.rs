@@ -6,6 +6,8 @@ use std::path::Path;
 
 use isotherm_core::{LONGEST_NAME, start_of, text_of};
 
+use crate::hold::HeldFile;
+
 /// The name of process `pid`, from `comm` below `root`, which stands for `/`. A name that is no UTF-8 is as [`text_of`]
 /// has it.
 ///
@@ -52,7 +54,7 @@ fn start_of_command_line(root: &Path, id: u32) -> Vec<u8> {
     let read = || {
         // With room for all of it, one read takes it.
         let mut bytes = Vec::with_capacity(LONGEST_NAME + 1);
-        let file = File::open(root.join(format!("proc/{id}/cmdline")))?;
+        let file = HeldFile(File::open(root.join(format!("proc/{id}/cmdline")))?);
         file.take(LONGEST_NAME as u64 + 1).read_to_end(&mut bytes)?;
         Ok::<_, io::Error>(bytes)
     };

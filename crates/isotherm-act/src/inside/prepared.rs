@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use isotherm_core::{AddrRange, Mapping};
+use isotherm_kernel::hold::held;
 use isotherm_kernel::{Pidfd, Unreadable, mappings_of, memory_id, stat_field};
 
 use super::InsideError;
@@ -63,7 +64,8 @@ impl Prepared {
             }
         })?;
         // An address space that has gone has no mapping that can be read, whatever was read of its mappings before.
-        let is_there = |map: &Mapping| matches!(memory.read_at(&mut [0], map.range.start()), Ok(1));
+        let read = |at, buffer: &mut [u8]| held(|| memory.read_at(buffer, at)).0;
+        let is_there = |map: &Mapping| matches!(read(map.range.start(), &mut [0]), Ok(1));
         let stack = maps.iter().find(|map| &*map.name == "[stack]").ok_or_else(|| match maps.iter().any(is_there) {
             true => InsideError::OtherStack(pid),
             false => InsideError::Gone(pid),
@@ -72,10 +74,9 @@ impl Prepared {
         let mut code: Vec<&Mapping> = maps.iter().filter(|map| map.permissions.execute).collect();
         // The C library contains both sequences. Its addresses are high, so it is moved to the front.
         code.sort_by_key(|map| !map.name.contains("libc"));
-        let read = |at, buffer: &mut [u8]| memory.read_at(buffer, at);
         let gadgets = gadget::find(code.into_iter().map(|map| map.range), read).ok_or_else(|| {
             // The last page of a stack can always be read, unless the address space has gone.
-            match memory.read_at(&mut [0], stack.end() - 1) {
+            match read(stack.end() - 1, &mut [0]) {
                 Ok(1) => InsideError::NoPlace(pid),
                 _ => InsideError::Gone(pid),
             }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use isotherm_core::scheme::{Action, Moves};
 use isotherm_core::{NodeId, PAGE_SIZE, Tiers};
+use isotherm_kernel::scheduling::Urgent;
 use isotherm_kernel::{NoScratch, NodesError, Scratch, ZoneError, memory_nodes};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -128,6 +129,8 @@ impl Pages {
         /// What the kernel has not written: no node, and the error that stands for a missing status.
         const MISSING: libc::c_int = -libc::EAGAIN;
         let mut statuses = vec![MISSING; pages.len()];
+        // The kernel holds the memory map of the process for each page.
+        let urgent = Urgent::begin();
         // SAFETY: the three arrays have `pages.len()` entries: `migrate` has checked `nodes`, and without nodes the
         // kernel takes a null pointer. The kernel writes only `statuses`. The addresses in `pages` belong to the
         // process `pid`; moving a page changes no content and no address, so this is sound for this process, too.
@@ -142,6 +145,7 @@ impl Pages {
                 if self.shared { MOVE_ALL } else { MOVE },
             )
         };
+        drop(urgent);
         // A positive result is a number of pages that were not moved.
         if result < 0 {
             return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL));

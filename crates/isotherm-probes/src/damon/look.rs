@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use isotherm_core::text_of;
+use isotherm_kernel::hold::held;
 
 use super::others::{Others, Seen};
 use super::{DamonError, DamonPaths, files};
@@ -80,6 +81,7 @@ fn processes(proc: &Path) -> impl Iterator<Item = (u32, String)> {
 fn runs_damo(proc: &Path, pid: u32, name: &str) -> bool {
     let damo = |argument: &[u8]| argument == b"damo" || argument.ends_with(b"/damo") || argument.ends_with(b"/damo.py");
     name.starts_with("python")
-        && fs::read(proc.join(pid.to_string()).join("cmdline"))
+        && held(|| fs::read(proc.join(pid.to_string()).join("cmdline")))
+            .0
             .is_ok_and(|line| line.split(|&byte| byte == 0).take(3).any(damo))
 }

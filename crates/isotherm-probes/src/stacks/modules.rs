@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use framehop::{ExplicitModuleSectionInfo, Module};
+use isotherm_kernel::hold::held;
 use isotherm_kernel::{CodeMapping, FileId};
 use object::read::{ReadCache, ReadRef};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
@@ -90,7 +91,8 @@ impl Segment {
 impl FileTables {
     /// Reads the file. It is not mapped: the process may cut it short meanwhile.
     fn read(path: &PathBuf) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
+        // The kernel finds the mapping to which the path leads.
+        let cache = ReadCache::new(held(|| File::open(path)).0.ok()?);
         let file = object::File::parse(&cache).ok()?;
         // The same page of the file may also be loaded as a part of another segment, at another address.
         let code = file.segments().filter(|segment| segment.permissions().executable());
