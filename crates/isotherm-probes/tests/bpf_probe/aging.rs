@@ -219,8 +219,8 @@ fn a_cgroup_is_not_aged_if_that_costs_its_processes_more() {
         survey_all(probe, targets, |_| {});
         probe.agings()
     };
-    // Within the limits, clear_refs of the shared pages costs less than to set the bits of the private ones again. Clears
-    // are slow on a busy machine, so the price of a bit is set high.
+    // Within the limits, clear_refs of the shared pages costs less than to set the bits of the private ones again.
+    // Clears are slow on a busy machine, so the price of a bit is set high.
     let limits = SharedLimits {
         longest_hold: Duration::from_secs(10),
         together: Duration::MAX,
