@@ -1,9 +1,11 @@
 //! Adaptive regions adjustment: merges neighbouring regions of equal frequency, splits regions to find new borders,
 //! and carries statistics over to other ranges. All functions work on the sorted regions of one target.
 
+use std::time::Duration;
+
 use rand::{Rng, RngExt};
 
-use crate::region::MergeLimits;
+use crate::region::{MergeLimits, is_alike};
 use crate::survey::{PageHistory, Stretch};
 use crate::{AddrRange, PAGE_SIZE, Region};
 
@@ -119,8 +121,9 @@ fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
 /// one region, with the means of the old ones, unless samples have found an access since: the survey has read the pages
 /// before that.
 ///
-/// A region that was idle and is in use now, or the other way round, begins a new age.
-pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory) -> Vec<Region> {
+/// A region that was idle and is in use now, or the other way round, begins a new age. Idle regions whose ages differ by
+/// more than about `ages` stay apart.
+pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory, ages: Duration) -> Vec<Region> {
     let mut regions = Vec::with_capacity(old.len());
     let mut rest = old;
     for stretch in stretches {
@@ -128,17 +131,15 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
         rest = &rest[passed..];
         let mut parts = carry_over(rest, &[stretch.range], std::iter::once);
         for part in &mut parts {
-            let (before, whole) = (part.pages().map(|_| part.may_be_in_use()), part.bytes());
-            *part = surveyed(*part, part.range(), history).carved_from(whole);
-            if before.is_some_and(|before| before != part.may_be_in_use()) {
-                part.begin_age();
-            }
+            let whole = part.bytes();
+            part.survey(history.pages_in(part.range()), history.interval());
+            *part = part.carved_from(whole);
         }
         let mut parts = without_empty(parts, history);
         if !stretch.is_touched() {
             parts.dedup_by(|next, kept| {
                 let both = AddrRange::new(kept.range().start(), next.range().end());
-                let both = both.filter(|_| kept.is_idle() && next.is_idle());
+                let both = both.filter(|_| kept.is_idle() && next.is_idle() && is_alike(kept.age(), next.age(), ages));
                 both.inspect(|both| kept.absorb(next, *both)).is_some()
             });
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rate::{is_same_interval, possible_shares_over, share_over};
-use crate::steady::{self, Steadiness, blend, by_chance, has_turned, likely_shares};
+use crate::steady::{self, Run, Steadiness, blend, by_chance, has_turned, likely_shares};
 use crate::{AddrRange, Attributes, Observation, RegionPages, RegionSnapshot};
 
 /// Which neighbours are merged.
@@ -19,6 +19,14 @@ pub(crate) struct MergeLimits {
     pub resolution: u64,
     /// Whether memory in use stays apart from memory that the last survey found idle.
     pub keeps_use: bool,
+    /// By how much the ages of two regions that are idle by the last survey may differ, in addition to a quarter of the
+    /// younger one. `None` if they may differ by any time.
+    pub ages: Option<Duration>,
+}
+
+/// Whether two ages are about the same: they differ by at most this time and a quarter of the younger one.
+pub(crate) fn is_alike(one: Duration, other: Duration, time: Duration) -> bool {
+    one.max(other) <= one.min(other) * 5 / 4 + time
 }
 
 /// Neighbouring pages that are taken to be accessed equally often, so that one page of them speaks for all.
@@ -48,6 +56,7 @@ pub struct Region {
     past_samples: u32,
     age: Duration,
     steadiness: Steadiness,
+    run: Run,
     /// Which of the round's samples is a page of this region. A part of the region that was cut off has it too.
     sample: Option<u32>,
     /// What the last survey found in the region. `None` without a survey.
@@ -71,6 +80,7 @@ impl Region {
             past_samples: 0,
             age: Duration::ZERO,
             steadiness: Steadiness::NEW,
+            run: Run::NONE,
             sample: None,
             pages: None,
         }
@@ -97,6 +107,7 @@ impl Region {
     }
 
     /// What the last survey found in the region. `None` without a survey.
+    #[cfg(test)]
     pub(crate) const fn pages(&self) -> Option<RegionPages> {
         self.pages
     }
@@ -132,7 +143,9 @@ impl Region {
     /// the whole say about it.
     pub(crate) fn carved_from(mut self, whole: u64) -> Self {
         let part = self.bytes().min(whole);
-        self.past_samples = (u128::from(self.past_samples) * u128::from(part) / u128::from(whole.max(1))) as u32;
+        let of_part = |samples: u32| (u128::from(samples) * u128::from(part) / u128::from(whole.max(1))) as u32;
+        self.past_samples = of_part(self.past_samples);
+        (self.run.taken, self.run.before) = (of_part(self.run.taken), of_part(self.run.before));
         self
     }
 
@@ -140,6 +153,26 @@ impl Region {
     pub(crate) const fn begin_age(&mut self) {
         self.age = Duration::ZERO;
         self.past_samples = 0;
+        self.run = Run::NONE;
+    }
+
+    /// Takes in what a survey has found in the region, in the `interval` since the survey before. If the region was idle
+    /// and is in use now, it begins a new age. If it was in use and is idle now, it has been idle for the interval. What a
+    /// survey did not know, or does not know, says nothing of a change; samples may.
+    pub(crate) fn survey(&mut self, pages: RegionPages, interval: Duration) {
+        let was_in_use = match self.pages {
+            Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,
+            None => pages.touched > 0,
+        };
+        self.pages = Some(pages);
+        match pages.touched > 0 {
+            true if !was_in_use => self.begin_age(),
+            false if was_in_use && pages.unknown == 0 => {
+                self.begin_age();
+                self.age = interval;
+            }
+            true | false => {}
+        }
     }
 
     /// How many rounds there are from one sample of the region to the next, at least 1.
@@ -209,10 +242,19 @@ impl Region {
         let by_chance = by_chance((last, self.past_samples), (seen, observed), samples, threshold);
         let is_spared = (self.stride(attributes) > 1 || every > 1) && observed > 0;
         let before = (self.last_nr_accesses, self.past_samples);
-        let turned = has_turned(before, (self.accessed, self.taken.saturating_sub(self.unobservable)), samples);
+        let found = (self.accessed, self.taken.saturating_sub(self.unobservable));
+        self.run = self.run.and(found, before);
+        let has_run = self.run.has_turned(samples, threshold);
+        let turned = has_run || has_turned(before, found, samples);
         let counts_before = is_spared && !turned;
-        let past = if counts_before { self.past_samples.min(samples.saturating_sub(self.samples)) } else { 0 };
-        self.accessed = blend((self.last_nr_accesses, past), (seen, self.samples));
+        let past = match counts_before {
+            true => self.past_samples.min(samples.saturating_sub(self.samples)),
+            // The samples of a run before this aggregation have found the same.
+            false if has_run => self.run.taken.saturating_sub(found.1).min(samples.saturating_sub(self.samples)),
+            false => 0,
+        };
+        let of_past = if counts_before { self.last_nr_accesses } else { seen };
+        self.accessed = blend((of_past, past), (seen, self.samples));
         self.unobservable = blend((self.last_nr_unobservable, past), (seen_unobservable, self.samples));
         self.weight = (samples / (past + observed).max(1)).max(1);
         self.past_samples = (past + self.samples).min(samples);
@@ -221,7 +263,13 @@ impl Region {
         // With few samples, chance moves the count. That does not make the region young.
         let moved = changed && !(every > 1 && by_chance);
         let grown = if grows { attributes.aggregation() } else { Duration::ZERO };
-        self.age = if moved { Duration::ZERO } else { self.age.saturating_add(grown) };
+        self.age = match is_spared && has_run {
+            // It was accessed in another way since the run began.
+            true => self.run.time,
+            false if moved => Duration::ZERO,
+            false => self.age.saturating_add(grown),
+        };
+        self.run = if has_run { Run::NONE } else { self.run.aged(attributes.aggregation()) };
         self.steadiness.aggregated(changed && !by_chance);
         self.nr_samples = self.taken;
         self.samples = samples;
@@ -242,9 +290,11 @@ impl Region {
     /// observed stays apart from memory that cannot, unless one of the two regions has at most the `resolution` of the
     /// limits in bytes.
     pub(crate) fn continues_in(&self, next: &Self, limits: MergeLimits) -> bool {
-        let MergeLimits { threshold, resolution, keeps_use, .. } = limits;
+        let MergeLimits { threshold, resolution, keeps_use, ages, .. } = limits;
+        let ages = ages.filter(|_| self.is_idle() && next.is_idle());
         self.range.touches(next.range)
             && (!keeps_use || self.may_be_in_use() == next.may_be_in_use())
+            && ages.is_none_or(|time| is_alike(self.age, next.age, time))
             && self.accessed.abs_diff(next.accessed)
                 <= self.tolerance(self.accessed, next.accessed, self.samples, threshold)
             && (self.unobservable.abs_diff(next.unobservable) <= threshold
@@ -272,6 +322,7 @@ impl Region {
             // 64 bits of nanoseconds are 584 years.
             age: Duration::from_nanos(mean_of(self.age.as_nanos(), next.age.as_nanos()) as u64),
             steadiness: self.steadiness.merged(next.steadiness, mean),
+            run: if a >= b { self.run } else { next.run },
             // A page of the larger one is more likely to be a page that is chosen from both.
             sample: if a >= b { self.sample.or(next.sample) } else { next.sample.or(self.sample) },
             pages: self.pages.zip(next.pages).map(|(pages, next)| pages + next),
@@ -308,6 +359,8 @@ impl Region {
         let longer = is.as_secs_f64() / was.as_secs_f64().max(1e-9);
         self.past_samples = (f64::from(self.past_samples) * longer.min(1.0 / longer)).round() as u32;
         self.past_samples = self.past_samples.min(samples);
+        let count_over = |last: u32| count(share_over(f64::from(last) / f64::from(old_samples.max(1)), was, is));
+        self.run = self.run.rescaled(|last| count_over(last).round() as u32, longer.min(1.0 / longer));
         // Where the count is not known, all samples are needed to find it out.
         let factor = old.aggregation().as_secs_f64() / new.aggregation().as_secs_f64();
         let is_known = self.unchanged.0 == self.unchanged.1;
@@ -476,6 +529,58 @@ mod tests {
         assert_eq!(part(100), 5, "the whole changes as slowly as its samples allow");
         assert!(part(10) >= 12, "{}", part(10));
         assert_eq!(part(1), 20);
+    }
+
+    #[test]
+    fn few_samples_of_several_aggregations_show_together_that_the_frequency_has_turned() {
+        // Two samples in an aggregation, because one round in ten has samples.
+        let after = |of: &Region, answers: &[Observation]| {
+            let mut r = *of;
+            for answer in answers {
+                r.reset();
+                (0..2).for_each(|_| r.count(*answer, 1));
+                r.settle(&Attributes::default(), 10);
+            }
+            (r.accessed, r.age_in(AGGREGATION))
+        };
+        let (hot, idle) = (region(0..1, 20, 30), region(0..1, 0, 30));
+        assert_eq!(after(&hot, &[Observation::Idle]), (18, 0));
+        assert_eq!(after(&hot, &[Observation::Idle; 2]), (0, 1), "as old as the samples that show it");
+        assert_eq!(after(&hot, &[Observation::Idle; 5]), (0, 4));
+        assert_eq!(after(&idle, &[Observation::Accessed; 2]), (20, 1));
+        assert_eq!(after(&hot, &[Observation::Accessed; 40]), (20, 70), "the same is no change, however often");
+        let one_miss = [Observation::Idle, Observation::Accessed, Observation::Idle, Observation::Accessed];
+        assert!(after(&hot, &one_miss).0 > 10);
+    }
+
+    #[test]
+    fn what_a_survey_did_not_know_ends_no_age_and_what_was_in_use_has_been_idle_for_its_interval() {
+        let pages = |touched, unknown| RegionPages { present: 4096, touched, unknown, ..RegionPages::default() };
+        let age = |of: &Region, surveys: &[(u64, u64)]| {
+            let mut r = *of;
+            surveys.iter().for_each(|&(touched, unknown)| r.survey(pages(touched, unknown), AGGREGATION * 7));
+            r.age_in(AGGREGATION)
+        };
+        let mut idle = region(0..1, 0, 30);
+        idle.reset();
+        assert_eq!(age(&idle, &[(0, 4096), (0, 0), (0, 0)]), 30);
+        assert_eq!(age(&idle, &[(0, 0), (4096, 0)]), 0);
+        assert_eq!(age(&idle, &[(4096, 0), (0, 4096)]), 30, "samples say that it is idle, and the survey cannot tell");
+        assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 7);
+        let mut hot = region(0..1, 20, 30);
+        hot.reset();
+        assert_eq!((age(&hot, &[(0, 0), (4096, 0)]), age(&hot, &[(0, 4096), (4096, 0)])), (7, 30));
+    }
+
+    #[test]
+    fn idle_memory_of_other_ages_stays_apart_until_the_difference_is_small() {
+        let pages = |mib: u64| RegionPages { present: mib << 20, ..RegionPages::default() };
+        let limits =
+            MergeLimits { threshold: 2, size: u64::MAX, resolution: 0, keeps_use: true, ages: Some(AGGREGATION * 2) };
+        let idle = |range, age| region(range, 0, age).with_pages(pages(1));
+        let merges = |one, other| idle(0..256, one).continues_in(&idle(256..512, other), limits);
+        assert!(merges(0, 2) && !merges(0, 3) && !merges(30, 70) && merges(100, 127) && merges(127, 100));
+        assert!(region(0..256, 0, 30).continues_in(&region(256..512, 0, 70), limits), "without a survey");
     }
 
     #[test]

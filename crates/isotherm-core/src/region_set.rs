@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::{Rng, RngExt};
 
@@ -222,7 +223,7 @@ impl RegionSet {
         let mut regions = Vec::new();
         if self.targets.len() < most {
             let part = most as u128 * u128::from(history.present()) / u128::from(present.max(1));
-            regions = adjust::follow(known, &history.stretches((part as usize).max(1)), &history);
+            regions = adjust::follow(known, &history.stretches((part as usize).max(1)), &history, ages(attributes));
         }
         self.targets.push(TargetRegions::new(space, regions, Some(history)));
     }
@@ -242,11 +243,7 @@ impl RegionSet {
             let mut regions = adjust::one_for_each(&known.remove(&space.id).unwrap_or_default(), &ranges);
             for (region, (_, sums)) in regions.iter_mut().zip(&found) {
                 let &PageSums { present, touched, unobservable, unknown, swapped, .. } = sums;
-                let before = region.pages().map(|_| region.may_be_in_use());
-                *region = region.with_pages(RegionPages { present, touched, unobservable, unknown, swapped });
-                if before.is_some_and(|before| before != region.may_be_in_use()) {
-                    region.begin_age();
-                }
+                region.survey(RegionPages { present, touched, unobservable, unknown, swapped }, Duration::ZERO);
             }
             self.targets.push(TargetRegions::new(space, regions, None));
         }
@@ -299,6 +296,7 @@ impl RegionSet {
     pub(crate) fn keep_maximum(&mut self, attributes: &Attributes) {
         let mut limits = self.limits(attributes);
         while self.len() > attributes.max_regions() {
+            limits.ages = None;
             if limits.threshold < attributes.samples() {
                 limits.threshold = limits.threshold.saturating_mul(2);
             } else {
@@ -318,8 +316,15 @@ impl RegionSet {
             size: (total / attributes.min_regions() as u64).max(PAGE_SIZE),
             resolution: total / attributes.max_regions() as u64,
             keeps_use: true,
+            ages: Some(ages(attributes)),
         }
     }
+}
+
+/// By how much the ages of idle regions may differ that are merged: two aggregations. With few samples, regions that
+/// turned idle together are found at different times.
+fn ages(attributes: &Attributes) -> Duration {
+    attributes.aggregation() * 2
 }
 
 /// Extends ranges over the gaps after them, the smallest first, until there are at most `most` runs of ranges that
@@ -343,8 +348,6 @@ fn all_areas(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::Mapping;
     use crate::survey::{BlockPages, PageBits};

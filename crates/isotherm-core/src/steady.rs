@@ -10,6 +10,8 @@
 //! measurement: of the values tried, they save most CPU time among those that keep the precision and the recall of
 //! `bench/accuracy`. The figures below are from November 2026.
 
+use std::time::Duration;
+
 use crate::Attributes;
 
 /// From this many aggregations on, a region is steady. With 5, the borders of a small hot part were not found in
@@ -146,6 +148,63 @@ pub(crate) fn has_turned((last, before): (u32, u32), (seen, taken): (u32, u32), 
     chance < UNLIKELY
 }
 
+/// Samples of neighbouring aggregations that have all found an access, or all none. If few samples are taken in an
+/// aggregation, only those of several together show that the frequency has turned into another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Whether they have found an access.
+    accessed: bool,
+    /// Their number.
+    pub(crate) taken: u32,
+    /// The count of a whole aggregation before them, and the number of samples that it rests on.
+    last: u32,
+    pub(crate) before: u32,
+    /// The time of the aggregations before the last one.
+    pub(crate) time: Duration,
+}
+
+impl Run {
+    /// No samples.
+    pub(crate) const NONE: Self = Self { accessed: false, taken: 0, last: 0, before: 0, time: Duration::ZERO };
+
+    /// The run with `found` accesses in the samples of another aggregation, which are `taken` in number, or a new one.
+    /// `before` is the count of the aggregations before, and the number of its samples.
+    #[must_use]
+    pub(crate) fn and(self, (found, taken): (u32, u32), (last, before): (u32, u32)) -> Self {
+        let accessed = found > 0;
+        if taken == 0 {
+            self
+        } else if accessed && found < taken {
+            Self::NONE
+        } else if self.taken > 0 && self.accessed == accessed {
+            Self { taken: self.taken.saturating_add(taken), ..self }
+        } else {
+            Self { accessed, taken, last, before, time: Duration::ZERO }
+        }
+    }
+
+    /// The run after an aggregation of this length.
+    #[must_use]
+    pub(crate) fn aged(self, aggregation: Duration) -> Self {
+        if self.taken == 0 { Self::NONE } else { Self { time: self.time.saturating_add(aggregation), ..self } }
+    }
+
+    /// The run with another sampling interval: `count` converts a count of a whole aggregation, and of the samples only
+    /// this part says something.
+    #[must_use]
+    pub(crate) fn rescaled(self, count: impl Fn(u32) -> u32, part: f64) -> Self {
+        let samples = |of: u32| (f64::from(of) * part).round() as u32;
+        Self { last: count(self.last), taken: samples(self.taken), before: samples(self.before), ..self }
+    }
+
+    /// Whether the frequency has turned into another one since the run began: the count of before is not the same within
+    /// `threshold`, and does not explain the run. `samples` is the number of samples of a whole aggregation.
+    pub(crate) fn has_turned(self, samples: u32, threshold: u32) -> bool {
+        let (found, count) = if self.accessed { (self.taken, samples) } else { (0, 0) };
+        self.last.abs_diff(count) > threshold && has_turned((self.last, self.before), (found, self.taken), samples)
+    }
+}
+
 /// Samples with a lower probability than this count as a change.
 const UNLIKELY: f64 = 0.001;
 
@@ -170,8 +229,6 @@ pub(crate) fn likely_shares(count: u32, samples: u32) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A region that has been steady for this many aggregations.
