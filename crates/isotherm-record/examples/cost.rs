@@ -112,7 +112,8 @@ fn surveyed(mappings: &Arc<[Mapping]>, idle: &mut [Duration], random: &mut Rando
         *idle = if touched > 0 { Duration::ZERO } else { *idle + Duration::from_secs(1) };
         let none = Some(0);
         let (start, swapped, unobservable, unknown) = (first + nth * BLOCK_SIZE, none, none, none);
-        BlockSums { start, present: 512, touched, idle: *idle, swapped, unobservable, unknown }
+        let mean_idle = Some(*idle);
+        BlockSums { start, present: 512, touched, idle: *idle, mean_idle, swapped, unobservable, unknown }
     });
     TargetSurvey {
         id: TargetId::process(4711, Duration::ZERO),

@@ -60,6 +60,23 @@ fn readings_are_read_as_they_were_made_also_after_a_conversion() {
 }
 
 #[test]
+fn json_has_each_reading_with_its_bounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, json] = ["a.rec", "a.json"].map(|name| directory.path().join(name));
+    let readings = record(&path);
+    convert(&Recording::open(&path).unwrap(), &json, Format::Json).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let found = document["panel"].as_array().unwrap();
+    assert_eq!(found.len(), readings.len());
+    let within = |of: &serde_json::Value| of["within"][1].clone();
+    assert_eq!(found[2]["time_ns"], 9_000_000_000_u64);
+    let (total, target) = (&found[2]["total"][1], &found[2]["targets"][1]);
+    assert_eq!(*total, serde_json::json!({"low_bytes": 27_000, "bytes": 27_001, "high_bytes": 54_001}));
+    assert_eq!((&target["pid"], &within(target)["bytes"]), (&8.into(), &9002.into()));
+    assert_eq!(within(&target["mappings"][0])["low_bytes"], 9000);
+}
+
+#[test]
 fn a_part_with_some_of_the_targets_has_their_sums() {
     let directory = tempfile::tempdir().unwrap();
     let [path, part] = ["a.rec", "b.rec"].map(|name| directory.path().join(name));

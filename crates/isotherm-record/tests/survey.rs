@@ -152,8 +152,8 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
     );
     assert_eq!(target["by_mapping"][0]["swapped_bytes"], json!(4096));
     let block = json!({
-        "start": 2_097_152, "present_pages": 9, "touched_pages": 3, "idle_ns": 1_000_000_000, "swapped_pages": 2,
-        "unobservable_pages": 4, "unknown_pages": null
+        "start": 2_097_152, "present_pages": 9, "touched_pages": 3, "idle_ns": 1_000_000_000,
+        "mean_idle_ns": 2_000_000_000_u64, "swapped_pages": 2, "unobservable_pages": 4, "unknown_pages": null
     });
     assert_eq!(target["blocks"][1], block);
     // Mappings stand only where they change, which is with each survey here.
@@ -203,7 +203,8 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
             let swapped = (d % 2 == 0).then(|| (c % (513 - present)) as u16);
             let (start, present, idle) = (nth * nth * BLOCK_SIZE, present as u16, Duration::from_nanos(d));
             let part = |of: u64| (d % 3 > 0).then(|| (of % (u64::from(present) + 1)) as u16);
-            BlockSums { start, present, touched, idle, swapped, unobservable: part(d), unknown: part(c) }
+            let mean_idle = (d % 5 > 0).then(|| idle * 2);
+            BlockSums { start, present, touched, idle, mean_idle, swapped, unobservable: part(d), unknown: part(c) }
         };
         TargetSurvey {
             id: common::process(pid),

@@ -1,10 +1,16 @@
 //! Adds to the summary how much memory was in use, and replaces what surveys do not know by what the panel estimates.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use isotherm_core::Estimate;
 
 use crate::ReportError;
+use crate::course::Course;
+use crate::extent::shown_name;
 use crate::source::{Selection, Source};
 use crate::summary::{Summary, Temperature, UsedMemory};
+use crate::wss::mappings::{self, MappingWss};
 use crate::wss::{Basis, Total, Wss};
 
 /// Adds it to a summary of the same selection.
@@ -37,6 +43,21 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         if !sums.is_empty() {
             write(&mut group.total, &sums);
         }
+    }
+    let mut names: HashMap<String, Course> = HashMap::new();
+    mappings::each(&wss, source, selection, |_, (time, span), mappings| {
+        for MappingWss { mapping, bytes, .. } in mappings {
+            let name = shown_name(&mapping.label()).to_owned();
+            names.entry(name).or_default().add(time, span, Some(*bytes));
+        }
+    })?;
+    let all: Duration = wss.settled().iter().map(|total| total.span).sum();
+    for of in &mut summary.mappings {
+        let course = names.get(&*of.name).copied().unwrap_or_default();
+        let share = course.known().as_secs_f64() / all.as_secs_f64().max(1e-9);
+        of.surveyed.touched_bytes = None;
+        of.working_set_bytes = (course.mean() as f64 * share) as u64;
+        of.working_set_max_bytes = course.life().peak_bytes;
     }
     if let Some(once) = &mut summary.counted_once {
         once.touched_bytes = value;

@@ -96,7 +96,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) swapped: Option<f64>,
     /// The share of the bytes in memory that were accessed since the survey before, 0 to 1.
     pub(crate) touched: f64,
-    /// For how long the page that was accessed last has been idle, at least.
+    /// For how long its pages have been idle on the mean; in older recordings, and of a mapping, for how long the page
+    /// that was accessed last has been idle, at least.
     pub(crate) idle: Duration,
     /// The share of the bytes in memory that could not be observed, 0 to 1. 0 also if the survey does not tell.
     pub(crate) unobservable: f64,
@@ -129,7 +130,8 @@ pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl 
 
 fn pieces_of_block(block: BlockSums, target: &TargetSurvey) -> impl Iterator<Item = Piece<'_>> {
     let mappings = &*target.mappings;
-    let BlockSums { start, present, touched, idle, swapped, unobservable, unknown } = block;
+    let BlockSums { start, present, touched, idle, mean_idle, swapped, unobservable, unknown } = block;
+    let idle = mean_idle.unwrap_or(idle);
     let range = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
     let first = mappings.partition_point(|mapping| mapping.range.end() <= start);
     let inside = (first..).zip(&mappings[first..]);

@@ -21,6 +21,9 @@ pub struct BlockSums {
     pub touched: u16,
     /// For how long the page that was accessed last has been idle.
     pub idle: Duration,
+    /// For how long its pages have been idle on the mean, those for which that is known. `None` if it is known for none,
+    /// or if only [`idle`](Self::idle) is known of the block.
+    pub mean_idle: Option<Duration>,
     /// The number of absent pages that are in swap. `None` if the survey does not know.
     pub swapped: Option<u16>,
     /// The number of present pages that cannot be observed. `None` if that is not known.
@@ -97,6 +100,7 @@ impl BlockList {
                     present: counts.present as u16,
                     touched: counter.touched(block, total),
                     idle: counter.idle(block),
+                    mean_idle: counter.mean_idle(block),
                     swapped: history.knows_swap.then_some(counts.swapped as u16),
                     unobservable: Some(counts.unobservable as u16),
                     unknown: Some(counts.unknown as u16),

@@ -331,6 +331,17 @@ impl<'a> BlockCounter<'a> {
     pub(super) fn idle(&self, block: Block<'_>) -> Duration {
         self.history.idle_time(block.idle_of_latest())
     }
+
+    /// For how long the pages have been idle on the mean, those for which that is known. `None` if there are none.
+    pub(super) fn mean_idle(&self, block: Block<'_>) -> Option<Duration> {
+        let count = u32::try_from(block.exact.count()).ok().filter(|&count| count > 0)?;
+        let (least, most) = block.idle_bounds();
+        if least == most {
+            return Some(self.history.idle_time(least));
+        }
+        let sum: Duration = block.exact.iter().map(|page| self.history.idle_time(block.idle(page))).sum();
+        Some(sum / count)
+    }
 }
 
 #[cfg(test)]
@@ -390,6 +401,22 @@ mod tests {
         // The 300 pages were accessed between 6 s and 3 s ago. 5 s hold two thirds of that time.
         // No page was accessed in both intervals, so that accesses are rare: 1 s holds a third of those of 3 s.
         assert_eq!(pages[..4], [33, 67, 300, 400], "1, 2, 5 and 10 s");
+    }
+
+    #[test]
+    fn a_page_in_use_does_not_hide_how_long_the_rest_of_its_block_is_idle() {
+        let mut history = PageHistory::since(Some(Duration::ZERO));
+        for (second, accessed) in (0..).zip([512, 1, 1, 1, 1]) {
+            let accessed = PageBits::of(0..accessed);
+            let found = BlockPages { present: PageBits::ALL, accessed, ..BlockPages::default() };
+            history.take(&[found], Duration::from_secs(10 * second));
+            history.cleared(&[ClearPages { pages: accessed, ..ClearPages::default() }]);
+        }
+        let history = Arc::new(history);
+        let found = history.sums(TargetId::PhysicalMemory, &Arc::from([]));
+        let blocks: Vec<_> = found.by_block.iter().map(|block| (block.touched, block.idle, block.mean_idle)).collect();
+        let mean = Duration::from_secs(40) * 511 / 512;
+        assert_eq!(blocks, [(1, Duration::ZERO, Some(mean))]);
     }
 
     #[test]

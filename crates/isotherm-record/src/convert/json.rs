@@ -1,5 +1,5 @@
 //! JSON: one document with the header, the snapshots, the activities, the surveys, the marks, the calls that mapped
-//! memory, and what is missing.
+//! memory, what is missing, and the readings of the panel.
 //!
 //! What a target is and its mappings are in the first snapshot that has the target, and in those where they change; in
 //! surveys likewise.
@@ -9,13 +9,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-use isotherm_core::{Allocations, Mapping, TargetId};
+use isotherm_core::{Allocations, Mapping, PanelSnapshot, TargetId};
 use serde::Serialize;
 
 use super::activity::ActivityOut;
 use super::allocations::AllocationsOut;
 use super::identity::IdOut;
 use super::mapping::MappingOut;
+use super::panel::PanelOut;
 use super::survey::SurveyOut;
 use super::{FormatWriter, flat};
 use crate::id::pid_column;
@@ -47,6 +48,7 @@ enum List {
     Marks,
     Allocations,
     Missed,
+    Panel,
 }
 
 #[derive(Serialize)]
@@ -181,6 +183,11 @@ impl FormatWriter for Json {
         self.write_entry(&MissedOut { time_ns: nanoseconds(time), kind: kind.name(), count })
     }
 
+    fn panel(&mut self, found: &PanelSnapshot) -> io::Result<()> {
+        self.begin(List::Panel)?;
+        self.write_entry(&PanelOut::new(found, self.from_boot))
+    }
+
     fn end(mut self) -> io::Result<BufWriter<File>> {
         self.begin(List::Marks)?;
         self.output.write_all(b"\n]}\n")?;
@@ -208,6 +215,7 @@ impl Json {
             (List::Marks, "marks"),
             (List::Allocations, "allocations"),
             (List::Missed, "missed"),
+            (List::Panel, "panel"),
         ];
         for (next, name) in lists {
             if self.list < next && next <= list {

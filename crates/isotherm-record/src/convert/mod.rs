@@ -10,6 +10,7 @@ mod identity;
 mod json;
 mod mapping;
 mod merge;
+mod panel;
 mod parquet;
 mod recording;
 mod survey;
@@ -18,7 +19,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use isotherm_core::Allocations;
+use isotherm_core::{Allocations, PanelSnapshot};
 use isotherm_output::{Output, OutputError, OutputFile};
 
 use crate::{Activity, Mark, Missed, RecordError, Recording, Row, SurveyRecord, recording_at};
@@ -74,8 +75,8 @@ pub enum TransferError {
 /// The writer of a format. It gets the snapshots target by target, and keeps as few of them in memory as the format
 /// allows.
 trait FormatWriter: Sized {
-    /// Whether the format has activities, surveys, marks, calls that mapped memory and what is missing, or snapshots
-    /// alone.
+    /// Whether the format has activities, surveys, marks, calls that mapped memory, what is missing and readings of the
+    /// panel, or snapshots alone.
     const ALL: bool = false;
 
     /// Begins the output.
@@ -106,6 +107,11 @@ trait FormatWriter: Sized {
 
     /// Adds something that is missing. All of it comes after the last calls.
     fn missed(&mut self, _missed: &Missed) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Adds a reading of the panel. All of them come after what is missing.
+    fn panel(&mut self, _found: &PanelSnapshot) -> io::Result<()> {
         Ok(())
     }
 
@@ -201,6 +207,9 @@ fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> 
         }
         for missed in recording.missed()? {
             writer.missed(&missed?)?;
+        }
+        for found in recording.panels()? {
+            writer.panel(&found?)?;
         }
     }
     Ok(writer.end()?)

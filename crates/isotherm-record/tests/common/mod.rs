@@ -247,6 +247,7 @@ pub fn survey(i: u32) -> SurveyRecord {
                 present: 9,
                 touched: 3,
                 idle: Duration::from_secs(nth),
+                mean_idle: (nth > 0).then(|| Duration::from_secs(2 * nth)),
                 swapped: (nth > 0).then_some(2),
                 unobservable: Some(4),
                 unknown: (nth != 1).then_some(1),

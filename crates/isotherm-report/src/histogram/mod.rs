@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::groups::GroupBy;
+use crate::text::time_of;
 use crate::wss::PERCENTILES;
 
 pub(crate) use svg::draw;
@@ -136,6 +137,9 @@ pub(crate) struct Histogram<'a> {
     pub(crate) by: GroupBy,
     pub(crate) groups: &'a [NamedSizes],
     pub(crate) over_time: &'a [Moment],
+    /// Whether a moment is a state at its time, so that it changes evenly from one to the next. Otherwise it holds for the
+    /// time since the one before.
+    pub(crate) is_state: bool,
     /// A chart over time for text: its title, and the bands of which it has the sum.
     pub(crate) chart: Option<(String, std::ops::Range<usize>)>,
 }
@@ -148,11 +152,38 @@ impl Histogram<'_> {
         std::iter::once(("mapping", self.mappings)).chain(groups)
     }
 
-    /// The sum of some bands over time.
+    /// The sum of some bands over time: of states at [`STATES`] times, as they change from one to the next.
     fn over_time(&self, bands: &std::ops::Range<usize>) -> Vec<(Duration, f64)> {
         let sum = |moment: &Moment| moment.sizes.bytes.get(bands.clone()).map_or(0, |bytes| bytes.iter().sum::<u64>());
-        self.over_time.iter().map(|moment| (Duration::from_nanos(moment.time_ns), sum(moment) as f64)).collect()
+        let points = self.over_time.iter().map(|moment| (Duration::from_nanos(moment.time_ns), sum(moment) as f64));
+        let points: Vec<(Duration, f64)> = points.collect();
+        if self.is_state { between(&points) } else { points }
     }
+
+    /// The time that the moments cover.
+    fn time(&self) -> (Duration, Duration) {
+        let times: Vec<_> = self.over_time.iter().map(|moment| (Duration::from_nanos(moment.time_ns), 0.0)).collect();
+        match (self.is_state, &times[..]) {
+            (true, [(first, _), .., (last, _)]) => (*first, *last),
+            _ => time_of(&times),
+        }
+    }
+}
+
+/// How many states a chart shows.
+const STATES: u32 = 240;
+
+/// The values of these states at equal distances.
+fn between(points: &[(Duration, f64)]) -> Vec<(Duration, f64)> {
+    let (Some(&(first, _)), Some(&(last, _))) = (points.first(), points.last()) else { return vec![] };
+    let at = |time: Duration| {
+        let next = points.partition_point(|&(of, _)| of < time).clamp(1, (points.len() - 1).max(1));
+        let (Some(&(from, before)), Some(&(to, after))) = (points.get(next - 1), points.get(next)) else { return 0.0 };
+        let part = time.saturating_sub(from).as_secs_f64() / to.saturating_sub(from).as_secs_f64().max(1e-9);
+        before + (after - before) * part.min(1.0)
+    };
+    let times = (1..=STATES).map(|nth| first + (last - first) * nth / STATES);
+    times.map(|time| (time, at(time))).collect()
 }
 
 #[cfg(test)]
@@ -165,6 +196,15 @@ mod tests {
         let bands: Vec<_> = sizes.percentiles().map(|(_, band)| band).collect();
         assert_eq!(bands, [0, 2, 2, 3, 3, 3, 3]);
         assert_eq!(Sizes::empty(3).percentiles().count(), 0);
+    }
+
+    #[test]
+    fn a_state_changes_evenly_from_one_survey_to_the_next() {
+        let second = Duration::from_secs(1);
+        let found = between(&[(second * 10, 0.0), (second * 20, 0.0), (second * 34, 700.0)]);
+        let at = |seconds: u32| found.iter().find(|(time, _)| *time == second * seconds).map(|(_, value)| *value);
+        assert_eq!((found.len(), at(20), at(27), at(34)), (240, Some(0.0), Some(350.0), Some(700.0)));
+        assert_eq!(between(&[(second, 7.0)]).len(), 240);
     }
 
     #[test]

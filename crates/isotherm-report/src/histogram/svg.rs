@@ -10,7 +10,6 @@ use super::{Histogram, Moment, NamedSizes, Sizes, folded};
 use crate::colour::{Rgb, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::options::Picture;
 use crate::svg::{Across, Anchor, Drawing, ON_COLOURS, fit, mark_row};
-use crate::text::time_of;
 use crate::ticks;
 
 /// The most moments in the plot over time.
@@ -96,7 +95,7 @@ fn over_time(
     let (y, width) = (y + 18.0 + mark_row(marks) / 2.0, drawing.width - LEFT - 16.0);
     let moments = thinned(histogram.over_time);
     let times: Vec<Duration> = moments.iter().map(|moment| Duration::from_nanos(moment.time_ns)).collect();
-    let (first, last) = time_of(&histogram.over_time(&(0..0)));
+    let (first, last) = histogram.time();
     let top = moments.iter().map(|moment| moment.sizes.all()).max().unwrap_or(0).max(1);
     drawing.rect((LEFT, y), (width, height), r#"class="frame""#);
     for (value, label) in ticks::bytes(top, 5) {
@@ -106,11 +105,14 @@ fn over_time(
     }
     let length = last.saturating_sub(first).as_secs_f64().max(1e-9);
     let across = |time: Duration| LEFT + time.saturating_sub(first).as_secs_f64() / length * width;
-    // A value covers the time before it.
-    let steps = |values: &[u64]| -> Vec<(f64, f64)> {
+    let edge = |values: &[u64]| -> Vec<(f64, f64)> {
+        let at = |bytes: u64| y + height * (1.0 - bytes as f64 / top as f64);
+        if histogram.is_state {
+            return times.iter().zip(values).map(|(&time, &bytes)| (across(time), at(bytes))).collect();
+        }
+        // A value covers the time before it.
         let starts = std::iter::once(first).chain(times.iter().copied());
         let spans = starts.zip(&times).zip(values);
-        let at = |bytes: u64| y + height * (1.0 - bytes as f64 / top as f64);
         spans.flat_map(|((start, &end), &bytes)| [(across(start), at(bytes)), (across(end), at(bytes))]).collect()
     };
     let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -124,7 +126,7 @@ fn over_time(
             .collect();
         if above != below {
             let mut path = String::new();
-            for (nth, (x, y)) in steps(&above).into_iter().chain(steps(&below).into_iter().rev()).enumerate() {
+            for (nth, (x, y)) in edge(&above).into_iter().chain(edge(&below).into_iter().rev()).enumerate() {
                 _ = write!(path, "{}{x:.1} {y:.1}", if nth == 0 { 'M' } else { 'L' });
             }
             drawing.raw(&format!(r#"<path d="{path}Z" fill="{}"/>"#, hex(parts[part].1)));

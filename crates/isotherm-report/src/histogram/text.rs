@@ -9,7 +9,7 @@ use crate::colour::{UNKNOWN, UNOBSERVABLE, of_rate};
 use crate::text::bar::{Part, stacked};
 use crate::text::chart::Chart;
 use crate::text::table::{Cell, Column, table};
-use crate::text::{Terminal, time_of, wrap};
+use crate::text::{Terminal, wrap};
 use crate::ticks;
 
 /// The most names in a table.
@@ -39,7 +39,7 @@ pub(crate) fn write(out: &mut dyn Write, terminal: &Terminal, histogram: &Histog
         let height = terminal.rows.saturating_sub(20).clamp(4, 8);
         let ticks = ticks::bytes(top as u64, height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
         let chart = Chart {
-            time: time_of(&points),
+            time: histogram.time(),
             points: &points,
             spans: &[],
             ticks,

@@ -73,6 +73,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(source.header(), source.cut_short(), &overhead);
     crate::surveyed::add(&mut summary, source, selection)?;
+    crate::estimated::add(&mut summary, source, selection)?;
     summary.sort(options.summary_sort);
 
     let marks = &marks::selected(source, selection)?;

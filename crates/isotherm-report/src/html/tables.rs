@@ -16,7 +16,7 @@ use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, TargetTemperature, Temperature, folded};
 use crate::text::{cpu, cpu_over_windows, returned_share, scheme_facts};
-use crate::wss::Wss;
+use crate::wss::{PERCENTILES, Percentiles, Wss};
 use crate::{ReportError, Selection, Source};
 
 /// The marks. Nothing if there are none.
@@ -181,14 +181,19 @@ pub(crate) fn targets(summary: &Summary) -> String {
 
 /// The percentiles of the working set.
 pub(crate) fn percentiles(wss: &Wss) -> String {
-    let (heads, cells): (String, String) = wss
-        .percentiles()
-        .iter()
-        .map(|(p, bytes)| (format!("<th>{p}</th>"), format!("<td>{}</td>", units::bytes(bytes))))
-        .unzip();
+    let heads: String = PERCENTILES.iter().map(|p| format!("<th>{p}</th>")).collect();
+    let row = |name: &str, of: Percentiles<u64>| {
+        let cells: String = of.iter().map(|(_, bytes)| format!("<td>{}</td>", units::bytes(bytes))).collect();
+        format!("<tr><th>{name}</th>{cells}</tr>")
+    };
+    let mut rows = row("working set", wss.percentiles());
+    if let Some((low, high)) = wss.percentiles_of_bounds() {
+        rows += &row("lower bound, 95 %", low);
+        rows += &row("upper bound, 95 %", high);
+    }
     format!(
         "<table class=\"figures\"><thead><tr><th>percentile</th>{heads}</tr></thead>\
-         <tbody><tr><th>working set</th>{cells}</tr></tbody></table>\n"
+         <tbody>{rows}</tbody></table>\n"
     )
 }
 
@@ -205,7 +210,7 @@ pub(crate) fn windows(source: &dyn Source, selection: &Selection) -> Result<Stri
             Err(error) => return Err(error),
         };
         _ = write!(heads, "<th>{}</th>", units::duration(window));
-        _ = write!(cells, "<td>{}</td>", units::bytes(wss.percentiles().median()));
+        _ = write!(cells, "<td>{}</td>", wss.median());
     }
     if heads.is_empty() {
         return Ok(String::new());

@@ -118,6 +118,7 @@ impl IdleTime {
             by: self.by,
             groups: &self.groups,
             over_time: &self.over_time,
+            is_state: true,
             chart: (from > 0).then(|| (title_of_chart(), from..self.edges.len())),
         }
     }

@@ -91,8 +91,8 @@ fn once(survey: &SurveySnapshot, selection: &Selection) -> Option<PageSums> {
     }
 }
 
-/// The bytes between each of the edges. Of what was not accessed in the time that is `known`, it is not known in which
-/// of the bands that end later it is.
+/// The bytes between each of the edges. What was not accessed in the time that is `known` is in the band of that time: it
+/// has been idle for at least the start of the band. Of what may belong to the first band, it is not known.
 fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
     let mut sizes = Sizes::empty(edges.len());
     let observable = sums.present.saturating_sub(sums.unobservable);
@@ -107,6 +107,10 @@ fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
         *bytes = up_to - before;
         before = up_to;
         if end.is_some_and(|&end| end > known) {
+            if band > 0 {
+                *bytes += observable - before;
+                before = observable;
+            }
             break;
         }
     }
@@ -120,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_accessed_since_the_first_survey_is_in_the_last_band_or_unknown() {
+    fn what_was_not_accessed_since_the_first_survey_has_been_idle_for_that_time_at_least() {
         let mut sums = PageSums { present: 100, unobservable: 10, ..PageSums::default() };
         sums.within = [10, 20, 30, 40, 50, 60, 60, 60, 60, 60];
         let edges = [0, 1, 5, 10].map(Duration::from_secs);
         let of = |known| sizes(&sums, &edges, Duration::from_secs(known));
         assert_eq!((of(20).bytes, of(20).unknown_bytes), (vec![10, 20, 10, 50], 0));
-        assert_eq!((of(6).bytes, of(6).unknown_bytes), (vec![10, 20, 10, 0], 50));
+        assert_eq!((of(6).bytes, of(6).unknown_bytes), (vec![10, 20, 60, 0], 0));
         assert_eq!((of(0).bytes, of(0).unknown_bytes), (vec![10, 0, 0, 0], 80));
         assert_eq!((of(6).unobservable_bytes, of(6).all()), (10, 100));
     }

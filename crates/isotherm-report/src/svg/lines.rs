@@ -20,7 +20,8 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
     let mut drawing = Drawing::new(width);
     let sums = wss.sums();
     let percentiles = wss.percentiles();
-    let largest = percentiles.0[6];
+    let bounds = wss.percentiles_of_bounds();
+    let largest = bounds.map_or(percentiles, |(_, high)| high).0[6];
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
     let present = wss.percentiles_of(|amount| amount.present_bytes).map(|present| present.median());
@@ -30,18 +31,20 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
     let mapped = mapped / seconds.max(1e-9);
     let title = format!(
         "Working set{of}: {} median, {} most, of {}",
-        units::bytes(percentiles.median()),
-        units::bytes(largest),
+        wss.median(),
+        units::bytes(percentiles.0[6]),
         present.map_or_else(
             || format!("{} mapped", units::bytes(mapped as u64)),
             |present| format!("{} resident", units::bytes(present))
         )
     );
     drawing.text(12.0, 28.0, Anchor::Start, "title", &title);
-    let (meaning, top_of_plot) = (wss.meaning(), 66.0 + mark_row(marks) / 2.0);
+    let band = if bounds.is_some() { "; the band holds the truth in 19 of 20 cases" } else { "" };
+    let (meaning, top_of_plot) = (wss.meaning() + band, 66.0 + mark_row(marks) / 2.0);
     drawing.text(12.0, 48.0, Anchor::Start, "label", &meaning);
     let side = (width * 0.26).min(300.0);
     let points: Vec<_> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
+    let of_points: Vec<_> = sums.iter().map(|total| (total.amount.low() as f64, total.amount.high() as f64)).collect();
     let top = largest as f64 * 1.06;
     let ticks = ticks::bytes(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
     let size = (width - LEFT - side - 24.0, height);
@@ -51,7 +54,7 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
         size,
         time,
         layers: &[],
-        curves: &[Curve::main(&points)],
+        curves: &[Curve { bounds: &of_points, ..Curve::main(&points) }],
         ticks,
         top,
         limit: None,
@@ -65,10 +68,17 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
     for (i, (p, bytes)) in percentiles.iter().enumerate() {
         let y = top_of_plot + height - step * (i as f64 + 1.0) + 2.0;
         let max_length = side - 48.0 - 84.0;
-        let long = max_length * bytes as f64 / largest.max(1) as f64;
+        let across = |bytes: u64| max_length * bytes as f64 / largest.max(1) as f64;
         drawing.text(x + 40.0, y + step / 2.0 + 2.0, Anchor::End, "label", &p.to_string());
-        drawing.rect((x + 48.0, y), (long, step - 5.0), r#"class="bar""#);
-        drawing.text(x + 54.0 + long, y + step / 2.0 + 2.0, Anchor::Start, "name", &units::bytes(bytes));
+        drawing.rect((x + 48.0, y), (across(bytes), step - 5.0), r#"class="bar""#);
+        let mut end = across(bytes);
+        if let Some((low, high)) = bounds {
+            let (low, high) = (across(low.0[i]), across(high.0[i]));
+            let middle = y + (step - 5.0) / 2.0;
+            drawing.line((x + 48.0 + low, middle), (x + 48.0 + high, middle), "bounds");
+            end = high;
+        }
+        drawing.text(x + 54.0 + end, y + step / 2.0 + 2.0, Anchor::Start, "name", &units::bytes(bytes));
     }
     drawing.height = top_of_plot + height + 34.0;
     if groups.groups.len() > 1 {

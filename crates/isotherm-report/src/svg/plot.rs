@@ -31,14 +31,16 @@ pub(super) struct Plot<'a> {
 /// One quantity over time.
 pub(super) struct Curve<'a> {
     pub(super) points: &'a [(Duration, f64)],
-    /// The class of the line. The main quantity also has a band from the lowest to the highest value.
+    /// The bounds of each of the points. Empty if all are exact.
+    pub(super) bounds: &'a [(f64, f64)],
+    /// The class of the line. The main quantity also has a band from the lowest to the highest value or bound.
     pub(super) class: &'static str,
 }
 
 impl<'a> Curve<'a> {
     /// The first or only quantity of a plot.
     pub(super) fn main(points: &'a [(Duration, f64)]) -> Self {
-        Self { points, class: "curve" }
+        Self { points, bounds: &[], class: "curve" }
     }
 }
 
@@ -97,14 +99,16 @@ impl Plot<'_> {
         let (start, end) = (self.time.0.as_secs_f64(), self.time.1.as_secs_f64());
         let across = |t: f64| x + (t - start) / (end - start).max(1e-9) * w;
         let mut steps: Vec<Step> = vec![];
-        for &(time, value) in curve.points {
+        let bounds = curve.bounds.iter().copied().map(Some).chain(std::iter::repeat(None));
+        for (&(time, value), bounds) in curve.points.iter().zip(bounds) {
             let at = across(time.as_secs_f64()).clamp(x, x + w);
+            let (low, high) = bounds.unwrap_or((value, value));
             match steps.last_mut() {
-                Some(step) if at - step.from < NARROWEST => step.add(at, value),
+                Some(step) if at - step.from < NARROWEST => step.add(at, value, (low, high)),
                 last => {
                     // The first value holds from the edge on.
                     let from = last.map_or(x, |step| step.to);
-                    steps.push(Step { from, to: at, low: value, sum: value, high: value, count: 1.0 });
+                    steps.push(Step { from, to: at, low, sum: value, high, count: 1.0 });
                 }
             }
         }
@@ -141,9 +145,9 @@ struct Step {
 }
 
 impl Step {
-    fn add(&mut self, to: f64, value: f64) {
+    fn add(&mut self, to: f64, value: f64, (low, high): (f64, f64)) {
         self.to = to;
-        (self.low, self.high) = (self.low.min(value), self.high.max(value));
+        (self.low, self.high) = (self.low.min(low), self.high.max(high));
         (self.sum, self.count) = (self.sum + value, self.count + 1.0);
     }
 

@@ -114,7 +114,8 @@ impl Page<'_> {
         let most = curves.iter().flat_map(|(points, ..)| points).map(|&(_, value)| value).fold(0.0, f64::max);
         let top = if most > 0.0 { most * 1.1 } else { 1.0 };
         let ticks = if most > 0.0 { ticks(top, 3) } else { vec![(0.0, "0".into())] };
-        let curves: Vec<Curve<'_>> = curves.iter().map(|(points, class, _)| Curve { points, class }).collect();
+        let curves: Vec<Curve<'_>> =
+            curves.iter().map(|(points, class, _)| Curve { points, bounds: &[], class }).collect();
         let (at, size) = ((LEFT, *y + above), (width - LEFT - 16.0, *height));
         Plot { at, size, time: s.time(), layers: &[], curves: &curves, ticks, top, limit: None, marks }.draw(drawing);
         *y += above + *height + 28.0;

@@ -115,6 +115,7 @@ impl Temperatures {
             by: self.by,
             groups: &self.groups,
             over_time: &self.over_time,
+            is_state: false,
             chart: (count > 1).then(|| ("accessed memory over time".to_owned(), 1..count)),
         }
     }

@@ -37,17 +37,26 @@ pub(crate) fn wss(
         writeln!(out, "{}", wrap(&line, terminal.width(), 2))?;
     }
     let percentiles = wss.percentiles();
+    let bounds = wss.percentiles_of_bounds();
     let largest = percentiles.0[6].max(1) as f64;
-    let bar_width = terminal.width().saturating_sub(26).min(40);
+    let bar_width = terminal.width().saturating_sub(if bounds.is_some() { 46 } else { 26 }).min(40);
     let rows: Vec<Vec<Cell>> = percentiles
         .iter()
-        .map(|(p, bytes)| {
+        .enumerate()
+        .map(|(nth, (p, bytes))| {
             let text = bar(bytes as f64 / largest, bar_width, terminal).trim_end().to_owned();
             let styled = terminal.paint(&text, Some(ACCENT), None);
-            vec![p.to_string().into(), units::bytes(bytes).into(), Cell::painted(text, styled)]
+            let mut cells = vec![p.to_string().into(), units::bytes(bytes).into()];
+            if let Some((low, high)) = &bounds {
+                cells.push(units::bounds(low.0[nth], high.0[nth]).into());
+            }
+            cells.push(Cell::painted(text, styled));
+            cells
         })
         .collect();
-    let columns = [Column::figure("percentile", 1), Column::figure("bytes", 0), Column::text("", 2)];
+    let mut columns = vec![Column::figure("percentile", 1), Column::figure("bytes", 0)];
+    columns.extend(bounds.map(|_| Column::figure("bounds, 95 %", 1)));
+    columns.push(Column::text("", 2));
     table(out, terminal, &columns, &rows)?;
     writeln!(out)?;
     if groups.group_by != GroupBy::Process || groups.groups.len() > 1 {

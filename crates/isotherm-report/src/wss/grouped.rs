@@ -1,20 +1,18 @@
 //! The working set of each group: its mean over the life of the group, and its peak.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::survey::WINDOWS;
 use serde::Serialize;
 
-use super::surveyed::amount;
+use super::mappings::{self, MappingWss};
 use super::{Basis, Total, Wss};
 use crate::ReportError;
 use crate::course::{Course, Life};
 use crate::extent::shown_name;
 use crate::groups::{Group, GroupBy, Grouping};
 use crate::source::{Selection, Source, View, Visit, walk};
-use crate::surveys::part;
 
 /// The working set of one group.
 #[derive(Clone, Debug, Serialize)]
@@ -131,38 +129,25 @@ fn of_targets(wss: &Wss, grouping: &Grouping) -> BTreeMap<usize, Courses> {
     courses
 }
 
-/// Those of mappings, from surveys.
+/// Those of mappings, from surveys and from the panel.
 fn of_mappings(
     wss: &Wss,
     source: &dyn Source,
     selection: &Selection,
     grouping: &Grouping,
 ) -> Result<BTreeMap<usize, Courses>, ReportError> {
-    let place = WINDOWS.iter().position(|&known| known == wss.window).filter(|_| !wss.by_interval);
-    let settled = !wss.is_short();
-    let warm_up: BTreeSet<Duration> =
-        wss.points.iter().filter(|point| settled && point.warm_up).map(|point| point.time).collect();
     let mut courses: BTreeMap<usize, Courses> = BTreeMap::new();
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let survey = record.map_err(ReportError::Source)?.survey;
-        if !selection.holds_time(survey.time) || warm_up.contains(&survey.time) {
-            continue;
+    mappings::each(wss, source, selection, |target, (time, span), mappings| {
+        let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for MappingWss { mapping, bytes, present } in mappings {
+            let Some(nth) = grouping.of_memory(target, shown_name(&mapping.label())) else { continue };
+            let sum = sums.entry(nth).or_default();
+            *sum = (sum.0 + bytes, sum.1 + present);
         }
-        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
-            let mut sums: BTreeMap<usize, (u64, Option<u64>)> = BTreeMap::new();
-            for found in &target.by_mapping {
-                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
-                let Some(nth) = grouping.of_memory(target.id, shown_name(&mapping.label())) else { continue };
-                let amount = amount(&part(&found.sums, mapping.range, selection.address), place, 0);
-                let (bytes, present) = sums.entry(nth).or_insert((0, Some(0)));
-                *bytes += amount.bytes;
-                *present = present.zip(amount.present_bytes).map(|(sum, present)| sum + present);
-            }
-            for (nth, sums) in sums {
-                courses.entry(nth).or_default().add(survey.time, survey.interval, sums);
-            }
+        for (nth, (bytes, present)) in sums {
+            courses.entry(nth).or_default().add(time, span, (bytes, Some(present)));
         }
-    }
+    })?;
     Ok(courses)
 }
 

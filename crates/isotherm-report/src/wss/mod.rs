@@ -5,6 +5,7 @@
 
 mod grouped;
 mod in_use;
+pub(crate) mod mappings;
 mod percentiles;
 mod sampled;
 mod surveyed;
@@ -202,11 +203,18 @@ impl Wss {
         (!values.is_empty()).then(|| Percentiles::weighted(values))
     }
 
+    /// The percentiles over time of the lower and of the upper bound. `None` if all figures are exact.
+    pub fn percentiles_of_bounds(&self) -> Option<(Percentiles<u64>, Percentiles<u64>)> {
+        let is_estimated = self.settled().iter().any(|total| total.amount.low() < total.amount.high());
+        let of = |bound: fn(&Amount) -> u64| self.percentiles_of(|amount| Some(bound(amount)));
+        of(Amount::low).zip(of(Amount::high)).filter(|_| is_estimated)
+    }
+
     /// The median over time of the sum of all targets, with the medians of its bounds.
     pub fn median(&self) -> Estimate {
-        let of =
-            |part: fn(&Amount) -> u64| self.percentiles_of(|amount| Some(part(amount))).unwrap_or_default().median();
-        Estimate { low: of(Amount::low), value: of(|amount| amount.bytes), high: of(Amount::high) }
+        let value = self.percentiles().median();
+        let bounds = self.percentiles_of_bounds();
+        bounds.map_or(Estimate::exact(value), |(low, high)| Estimate { low: low.median(), value, high: high.median() })
     }
 
     /// The number of targets.
@@ -282,15 +290,20 @@ impl Serialize for Wss {
             #[serde(flatten)]
             intervals: IntervalRange,
             percentiles: Percentiles<u64>,
+            low_percentiles: Option<Percentiles<u64>>,
+            high_percentiles: Option<Percentiles<u64>>,
             over_time: &'a [Point],
             total_over_time: Vec<Total>,
             counted_once: bool,
         }
+        let (low_percentiles, high_percentiles) = self.percentiles_of_bounds().unzip();
         let out = Out {
             source: self.basis,
             window_ns: self.window.as_nanos() as u64,
             intervals: self.intervals,
             percentiles: self.percentiles(),
+            low_percentiles,
+            high_percentiles,
             over_time: &self.points,
             total_over_time: self.sums(),
             counted_once: self.counts_once(),

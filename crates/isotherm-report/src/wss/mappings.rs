@@ -1,0 +1,140 @@
+//! The working set of each mapping over time: from surveys, and from the panel where surveys do not know all memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::survey::{MappingSums, SurveySnapshot, WINDOWS};
+use isotherm_core::{Mapping, TargetId, TargetPanel};
+
+use super::Wss;
+use super::surveyed::amount;
+use crate::ReportError;
+use crate::source::{Selection, Source};
+use crate::surveys::part;
+
+/// The memory of one mapping of a target at a time.
+pub(crate) struct MappingWss<'a> {
+    pub(crate) mapping: &'a Mapping,
+    /// Bytes that were accessed within the window.
+    pub(crate) bytes: u64,
+    /// Bytes in memory.
+    pub(crate) present: u64,
+}
+
+/// Calls `found` for each target at each time that `wss`, of the same source and selection, is based on: with the time,
+/// for how long before it the figures hold, and the mappings. Times of the warm-up are left out, unless there are no
+/// others.
+///
+/// The panel has too few pages of small mappings for figures of their own. What it found in these together is divided
+/// among them by their memory.
+///
+/// # Errors
+/// If the source cannot be read.
+pub(crate) fn each(
+    wss: &Wss,
+    source: &dyn Source,
+    selection: &Selection,
+    mut found: impl FnMut(TargetId, (Duration, Duration), &[MappingWss<'_>]),
+) -> Result<(), ReportError> {
+    let place = WINDOWS.iter().position(|&known| known == wss.window).filter(|_| !wss.by_interval);
+    let settled = !wss.is_short();
+    let points = wss.points.iter().filter(|point| !(settled && point.warm_up));
+    let times: BTreeMap<Duration, (Duration, bool)> =
+        points.map(|point| (point.time, (point.span, point.amount.low_bytes.is_some()))).collect();
+    let mut panels = source.panels().map_err(ReportError::Source)?.peekable();
+    let mut known = Known::default();
+    let mut surveys = source.surveys().map_err(ReportError::Source)?;
+    loop {
+        let survey = surveys.next().transpose().map_err(ReportError::Source)?.map(|record| record.survey);
+        // Readings before the first survey know the mappings by this one.
+        if known.0.is_empty()
+            && let Some(survey) = &survey
+        {
+            known.take(survey);
+        }
+        let is_before = |time: Duration| survey.as_ref().is_none_or(|survey| time <= survey.time);
+        while let Some(panel) = panels.next_if(|panel| panel.as_ref().map_or(true, |panel| is_before(panel.time))) {
+            let panel = panel.map_err(ReportError::Source)?;
+            let (Some(place), Some(&(span, true))) = (place, times.get(&panel.time)) else { continue };
+            for target in panel.targets.iter().filter(|target| selection.holds_target(target.id)) {
+                found(target.id, (panel.time, span), &known.by_panel(target, place));
+            }
+        }
+        let Some(survey) = survey else { return Ok(()) };
+        known.take(&survey);
+        if times.get(&survey.time).is_none_or(|(_, by_panel)| *by_panel) || !selection.holds_time(survey.time) {
+            continue;
+        }
+        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
+            let of = |found: &MappingSums| {
+                let mapping = target.mappings.get(found.mapping as usize)?;
+                let amount = amount(&part(&found.sums, mapping.range, selection.address), place, 0);
+                Some(MappingWss { mapping, bytes: amount.bytes, present: amount.present_bytes.unwrap_or(0) })
+            };
+            let mappings: Vec<_> = target.by_mapping.iter().filter_map(of).collect();
+            found(target.id, (survey.time, survey.interval), &mappings);
+        }
+    }
+}
+
+/// The mappings of each target by the last survey.
+#[derive(Default)]
+struct Known(HashMap<TargetId, (Arc<[Mapping]>, Vec<MappingSums>)>);
+
+impl Known {
+    fn take(&mut self, survey: &SurveySnapshot) {
+        for target in &survey.targets {
+            self.0.insert(target.id, (Arc::clone(&target.mappings), target.by_mapping.clone()));
+        }
+    }
+
+    fn by_panel(&self, target: &TargetPanel, place: usize) -> Vec<MappingWss<'_>> {
+        let Some((mappings, sums)) = self.0.get(&target.id) else { return vec![] };
+        let (mut found, mut small) = (vec![], vec![]);
+        let mut rest = target.within[place].value;
+        for sums in sums {
+            let Some(mapping) = mappings.get(sums.mapping as usize) else { continue };
+            let of = target.by_mapping.iter().find(|of| of.range.intersection(mapping.range).is_some());
+            let bytes = of.map_or(0, |of| of.within[place].value);
+            let row = MappingWss { mapping, bytes, present: sums.sums.present };
+            rest = rest.saturating_sub(bytes);
+            if of.is_some() { &mut found } else { &mut small }.push(row);
+        }
+        let all: u64 = small.iter().map(|row| row.present).sum();
+        for row in &mut small {
+            row.bytes = (u128::from(rest.min(all)) * u128::from(row.present) / u128::from(all.max(1))) as u64;
+        }
+        found.append(&mut small);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::survey::PageSums;
+    use isotherm_core::{AddrRange, Estimate, MappingPanel};
+
+    use super::*;
+
+    #[test]
+    fn what_the_panel_finds_in_mappings_adds_up_to_the_target() {
+        const MIB: u64 = 1 << 20;
+        let range = |start: u64, end: u64| AddrRange::new(start * MIB, end * MIB).unwrap();
+        let mappings: Arc<[Mapping]> = [range(0, 100), range(200, 203), range(300, 301)].map(Mapping::anonymous).into();
+        let present = |mapping: u32, mib: u64| MappingSums {
+            mapping,
+            sums: PageSums { present: mib * MIB, ..PageSums::default() },
+        };
+        let id = TargetId::PhysicalMemory;
+        let known = Known([(id, (mappings, vec![present(0, 100), present(1, 3), present(2, 1)]))].into());
+        let within = |mib: u64| [Estimate::exact(mib * MIB); WINDOWS.len()];
+        let large = MappingPanel { range: range(0, 100), within: within(40) };
+        let of = |all| {
+            let target = TargetPanel { id, within: within(all), by_mapping: vec![large.clone()] };
+            known.by_panel(&target, 2).iter().map(|row| row.bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(of(42), [40 * MIB, 3 * MIB / 2, MIB / 2]);
+        assert_eq!(of(39), [40 * MIB, 0, 0]);
+    }
+}
