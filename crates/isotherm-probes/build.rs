@@ -9,8 +9,11 @@ use std::process::Command;
 const SHARED: &str = "src/bpf";
 
 /// Each source, and the object that it is compiled to.
-const SOURCES: [(&str, &str); 2] =
-    [("src/bpf/program.bpf.c", "program.bpf.o"), ("src/stacks/calls.bpf.c", "calls.bpf.o")];
+const SOURCES: [(&str, &str); 3] = [
+    ("src/bpf/program.bpf.c", "program.bpf.o"),
+    ("src/bpf/tasks.bpf.c", "tasks.bpf.o"),
+    ("src/stacks/calls.bpf.c", "calls.bpf.o"),
+];
 
 fn main() {
     for header in ["kernel.h", "watched.h"] {

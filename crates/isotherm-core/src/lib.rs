@@ -67,7 +67,7 @@ pub use monitor::{Looks, Monitor, MonitorError, Next, StepWork, SurveyWork};
 pub use pacer::{PaceOptions, Pacer, SurveyInterval};
 pub use packed::PackedRanges;
 pub use panel::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};
-pub use probe::{AccessProbe, Granularity, Observation, PageLook, PageProbe, Sample};
+pub use probe::{AccessProbe, Activity, AtRest, Granularity, Observation, PageLook, PageProbe, Sample};
 pub use range::{AddrRange, PAGE_SIZE, push_joined};
 pub use region::Region;
 pub use sink::{Round, Sink};

@@ -93,6 +93,11 @@ pub trait AccessProbe {
         None
     }
 
+    /// A way to find out which targets have run. `None`, the default, if there is none.
+    fn activity(&mut self) -> Option<&mut dyn Activity> {
+        None
+    }
+
     /// The survey of all mappings that goes with a probe that does not know pages. `None`, the default, if it has none.
     fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {
         None
@@ -136,6 +141,10 @@ impl<P: AccessProbe + ?Sized> AccessProbe for Box<P> {
         (**self).pages()
     }
 
+    fn activity(&mut self) -> Option<&mut dyn Activity> {
+        (**self).activity()
+    }
+
     fn mapping_survey(&mut self) -> Option<&mut dyn MappingSurvey> {
         (**self).mapping_survey()
     }
@@ -150,6 +159,8 @@ pub struct PageLook {
     pub accessed: bool,
     /// Whether it is a part of a huge page, which has one accessed bit.
     pub huge: bool,
+    /// The number of its page frame, if it is known.
+    pub frame: Option<u64>,
 }
 
 /// A way to read and clear single pages, at any time. Like a probe, it knows no region and keeps no statistics.
@@ -167,3 +178,21 @@ pub trait PageProbe {
     /// Fails only if the run cannot continue.
     fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError>;
 }
+
+/// A way to find out which targets have run. The memory of a target that has not run since some time was not accessed
+/// since then.
+pub trait Activity {
+    /// Looks at all targets.
+    ///
+    /// # Errors
+    /// Fails only if the run cannot continue.
+    fn look(&mut self) -> Result<(), BoxError>;
+
+    /// What the last look has found of a target. `None` if it runs, or if that is not known.
+    fn rest(&self, target: TargetId) -> Option<AtRest>;
+}
+
+/// What a look has found of a target that was at rest. If two looks have found the same, the target has not run in
+/// between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtRest(pub u64);

@@ -245,7 +245,7 @@ impl PageProbe for World {
         self.spend(150 * pages.len() as u64);
         looks.extend(pages.iter().map(|page| {
             let present = self.is_present(page.addr);
-            PageLook { present, accessed: present && self.accessed(page.addr), huge: self.huge }
+            PageLook { present, accessed: present && self.accessed(page.addr), huge: self.huge, frame: None }
         }));
         Ok(())
     }

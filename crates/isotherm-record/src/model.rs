@@ -336,14 +336,15 @@ impl SurveyRecord {
 }
 
 fn info_of(infos: &[(TargetId, Arc<TargetInfo>)], id: TargetId) -> Arc<TargetInfo> {
-    let unknown = || Arc::new(TargetInfo::default());
-    infos.iter().find(|(known, _)| *known == id).map_or_else(unknown, |(_, info)| Arc::clone(info))
+    // Readers list the targets in their order.
+    let sorted = infos.binary_search_by_key(&id, |(known, _)| *known).ok().map(|index| &infos[index]);
+    let found = sorted.or_else(|| infos.iter().find(|(known, _)| *known == id));
+    found.map_or_else(Default::default, |(_, info)| Arc::clone(info))
 }
 
 /// What the target `id` is, which is probably at this index.
 fn nth_info_of(infos: &[(TargetId, Arc<TargetInfo>)], nth: usize, id: TargetId) -> Arc<TargetInfo> {
     match infos.get(nth) {
-        // Readers list the targets in their order.
         Some((known, info)) if *known == id => Arc::clone(info),
         _ => info_of(infos, id),
     }

@@ -6,7 +6,7 @@ mod panel;
 mod rounds;
 mod survey;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use rand::Rng;
@@ -16,7 +16,8 @@ use crate::panel::Panel;
 use crate::region_set::RegionSet;
 use crate::survey::{CountedOnce, MappingHistories, SurveyPlan, SurveySettings};
 use crate::{
-    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetId, TargetSpace,
+    AccessProbe, AddressSpace, AtRest, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetId,
+    TargetSpace,
 };
 use panel::PanelBuffers;
 use rounds::Round;
@@ -109,6 +110,8 @@ pub struct Monitor<S, P, K, R> {
     survey: Option<SurveyPlan>,
     /// The survey that is under way.
     pass: Option<Pass>,
+    /// The targets that were at rest at the start.
+    at_start: HashMap<TargetId, AtRest>,
     panel: Panel,
     /// Whether there is a panel.
     has_panel: bool,
@@ -206,6 +209,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             clears: 0,
             survey: None,
             pass: None,
+            at_start: HashMap::new(),
             panel: Panel::default(),
             has_panel: false,
             mapping_histories: MappingHistories::default(),
@@ -340,6 +344,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         let spaces: Vec<_> = self.regions.targets().iter().map(|target| target.space.clone()).collect();
         self.sink.start(&spaces).map_err(MonitorError::Sink)?;
+        if self.survey.is_some() {
+            self.find_rests()?;
+            self.at_start = self.panel.at_rest().collect();
+        }
         if let Some(first) = first {
             self.sink.surveyed(&first).map_err(MonitorError::Sink)?;
         }
@@ -442,6 +450,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             }
             None => self.update(now)?,
         }
+        self.find_rests()?;
         self.begin_round(now)?;
         Ok(self.next(now))
     }

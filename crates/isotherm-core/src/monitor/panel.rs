@@ -36,6 +36,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.work.panel = true;
         let began = self.cpu_time();
         self.panel.begin(now);
+        self.find_rests()?;
         self.read_resident();
         self.draw_panel();
         let (reads, clears) = self.look_at_panel(false)?;
@@ -57,11 +58,22 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(())
     }
 
-    /// Reads how much of the targets is in memory: of many targets, a part at a time.
+    /// Finds out which targets have run since the last reading.
+    pub(super) fn find_rests(&mut self) -> Result<(), MonitorError> {
+        if let Some(activity) = self.probe.activity() {
+            activity.look().map_err(MonitorError::Probe)?;
+            let targets = self.regions.targets().iter().map(|target| target.space.id);
+            self.panel.rest(targets.map(|id| (id, activity.rest(id))));
+        }
+        Ok(())
+    }
+
+    /// Reads how much of the targets that have run is in memory: of many targets, a part at a time.
     fn read_resident(&mut self) {
         let targets = self.regions.targets();
         let count = targets.len().min(MOST_RESIDENT);
-        for id in targets.iter().cycle().skip(self.panel_buffers.turn).take(count).map(|target| target.space.id) {
+        let turn = targets.iter().cycle().skip(self.panel_buffers.turn).take(count).map(|target| target.space.id);
+        for id in turn.filter(|id| self.panel.has_run(*id)).collect::<Vec<_>>() {
             if let Some(bytes) = self.space.resident(id) {
                 self.panel.is_resident(id, bytes / PAGE_SIZE);
             }

@@ -212,6 +212,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let began = self.cpu_time();
         let settings = self.survey.as_ref().map(|plan| plan.settings).unwrap_or_default();
         let mut left = Left::new(&settings, began.is_some());
+        if let Some(activity) = self.probe.activity() {
+            activity.look().map_err(MonitorError::Probe)?;
+        }
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
             None => {
@@ -325,7 +328,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         pass.wanted_waiting = (pass.wanted_waiting - history.clears_wanted()).max(0.0);
         let before = history.present();
         let panel = self.survey.as_ref().map(|plan| plan.panel(space.id)).unwrap_or_default();
-        let update = history.update(now).with_panel(panel);
+        let rest = self.probe.activity().and_then(|activity| activity.rest(space.id));
+        let of_start = || self.at_start.get(&space.id).copied().filter(|_| history.surveys() == 0);
+        let is_at_rest = rest.is_some() && rest == history.rest.or_else(of_start);
+        let update = history.update(now).with_panel(panel).with_rest(rest, is_at_rest);
         let windows = Windows::new(update.history());
         Some(Reading { space, update, windows, before, from: Some(0), chosen: Vec::new(), has_part: false })
     }
@@ -339,11 +345,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         left: &mut Left,
     ) -> Result<(), MonitorError> {
         reading.from = None;
+        let rest = self.probe.activity().and_then(|activity| activity.rest(reading.space.id));
+        let is_at_rest = reading.update.rests(rest);
         let Some(survey) = self.probe.survey() else { return Ok(()) };
+        if is_at_rest {
+            survey.rests(reading.space.id);
+        }
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.clear();
         let part = SurveyPart { from, most: left.piece() };
-        let rest = survey.read(&reading.space, part, &mut blocks).map_err(MonitorError::Probe)?;
+        let rest_of = survey.read(&reading.space, part, &mut blocks).map_err(MonitorError::Probe)?;
         reading.update.take(&blocks);
         let mut place = |placed| reading.update.place(placed);
         survey.nodes(reading.space.id, &mut place).map_err(MonitorError::Probe)?;
@@ -356,15 +367,22 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             }
         }
         // What may be cleared is shared out by what there may be to clear. What one part leaves is for the next.
-        let (here, later) = reading.update.clears_wanted(rest.blocks);
+        let (here, later) = reading.update.clears_wanted(rest_of.blocks);
         let of_survey = here / (here + later + pass.wanted_waiting).max(1.0);
         left.read(blocks.len() + if from == 0 { MORE_BLOCKS } else { 0 });
+        if is_at_rest {
+            // There is nothing to clear.
+            reading.update.end_part(&reading.space.mappings);
+            reading.from = rest_of.from;
+            self.blocks = blocks;
+            return Ok(());
+        }
         let (again, clears) = (pass.credit * of_survey, (pass.clears * of_survey).min(left.clears(blocks.len())));
         let chosen = reading.update.choose(ClearLimits { again, clears }, &mut self.rng);
         pass.credit -= chosen.again;
         pass.clears -= chosen.clears;
         pass.learned.set_again += chosen.set_again;
-        (reading.from, reading.chosen, reading.has_part) = (rest.from, chosen.blocks, true);
+        (reading.from, reading.chosen, reading.has_part) = (rest_of.from, chosen.blocks, true);
         self.blocks = blocks;
         // The survey clears some pages by itself: at once, when it has just read them.
         self.clear_part(pass, reading, left)

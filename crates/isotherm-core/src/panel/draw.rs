@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::member::{Member, Tick};
 use super::places::Places;
 use super::{FIRST, MOST, Panel};
+use crate::order::first_place;
 use crate::survey::{BLOCK_SIZE, PageHistory};
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};
 
@@ -120,11 +121,11 @@ impl Drawn {
     }
 
     /// Draws the pages of a target with the reading `tick`. Those that belonged to the panel `before` stay as they are.
-    fn draw(id: TargetId, from: From, before: Option<Self>, tick: Tick) -> Self {
-        let places = Places::new(id, from.rate);
+    fn draw(id: TargetId, from: From, before: Option<Self>, tick: Tick, places: &mut PlacesByRate) -> Self {
         let is_same = before.as_ref().is_some_and(|before| before.from.is_same(&from));
         // A page that would have been drawn before, if it had been there, has appeared since.
-        let appeared = before.as_ref().map(|before| (Places::new(id, before.from.rate), before.tick + 1));
+        let appeared = before.as_ref().map(|before| (places.at(before.from.rate), before.tick + 1));
+        let places = places.at(from.rate);
         let tick = before.as_ref().filter(|_| is_same).map_or(tick, |before| before.tick);
         let mut known = before.map(|before| before.members).unwrap_or_default().into_iter().peekable();
         let (mut members, mut mappings) = (Vec::new(), Vec::new());
@@ -164,6 +165,11 @@ impl Drawn {
         Self { id, members, mappings, from, tick, missing: 0.0 }
     }
 
+    /// How many pages it was drawn from.
+    fn pages(&self) -> u64 {
+        self.mappings.iter().map(|mapping| mapping.pages).sum()
+    }
+
     /// Finds how much of the `resident` pages there may be that the panel was not drawn from.
     fn find_missing(&mut self, resident: Option<f64>) {
         let (mut present, mut variance) = (0.0, 0.0);
@@ -180,46 +186,71 @@ impl Drawn {
     }
 }
 
+/// The places of pages at the rates of a panel now and before. To find them takes long at a small rate.
+struct PlacesByRate {
+    start: u64,
+    known: Vec<(f64, Places)>,
+}
+
+impl PlacesByRate {
+    fn at(&mut self, rate: f64) -> Places {
+        let known = self.known.iter().find(|(of, _)| *of == rate).map(|(_, places)| *places);
+        known.unwrap_or_else(|| {
+            let places = Places::new(self.start, rate);
+            self.known.push((rate, places));
+            places
+        })
+    }
+}
+
 impl Panel {
     /// Draws the panel from the targets as they are now, each with what surveys know of its pages. A page that belongs
-    /// to it stays in it as long as it is present.
+    /// to it stays in it as long as it is present. Targets that have not run since it was drawn last stay as they were;
+    /// there are no pages of those that have not run since the start, if there are many targets.
     pub(crate) fn draw<'a>(
         &mut self,
         targets: impl Iterator<Item = (&'a TargetSpace, Option<&'a Arc<PageHistory>>)> + Clone,
     ) {
+        let start = targets.clone().next().map_or(0, |(space, _)| first_place(space.id));
+        let start = *self.start.get_or_insert(start);
         let before = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).ok();
-        let mut wanted: Vec<(TargetId, From)> = targets
-            .map(|(space, history)| {
-                let history = history.filter(|history| history.present() > 0).cloned();
-                let mut from = From { mappings: Arc::clone(&space.mappings), history, whole: 0, rate: 0.0 };
-                let before = before(space.id).map(|index| &self.targets[index].from);
-                let resident = self.resident.get(&space.id).copied().unwrap_or_default();
-                if from.grown(resident) > resident * GROWN + INEXACT {
-                    from.whole = from.largest_whole(resident);
-                }
-                // Where surveys have seen no more since, it stays as it was.
-                if let Some(before) = before.filter(|before| before.with_whole(from.whole).is_same(&from)) {
-                    from.whole = from.whole.max(before.whole);
-                }
-                (space.id, from)
-            })
-            .collect();
-        let pages = |from: &From| from.mappings.iter().map(|mapping| from.pages(mapping)).sum::<u64>() as f64;
-        let all: f64 = wanted.iter().map(|(_, from)| pages(from)).sum();
-        let is_whole = wanted.iter().any(|(_, from)| from.whole > 0);
-        if self.rate == 0.0 {
-            self.rate = (FIRST / all.max(1.0)).min(1.0);
+        let mut wanted: Vec<(TargetId, From, u64)> = Vec::with_capacity(self.targets.len());
+        for (space, history) in targets {
+            let before = before(space.id).map(|index| &self.targets[index]);
+            if !self.has_run(space.id) {
+                wanted.extend(before.map(|before| (space.id, before.from.clone(), before.pages())));
+                continue;
+            }
+            let history = history.filter(|history| history.present() > 0).cloned();
+            let mut from = From { mappings: Arc::clone(&space.mappings), history, whole: 0, rate: 0.0 };
+            let resident = self.resident.get(&space.id).copied().unwrap_or_default();
+            if from.grown(resident) > resident * GROWN + INEXACT {
+                from.whole = from.largest_whole(resident);
+            }
+            // Where surveys have seen no more since, it stays as it was.
+            if let Some(of) = before.map(|before| &before.from).filter(|of| of.with_whole(from.whole).is_same(&from)) {
+                from.whole = from.whole.max(of.whole);
+            }
+            let same = before.filter(|before| before.from.is_same(&from));
+            let pages = same.map_or_else(|| from.mappings.iter().map(|of| from.pages(of)).sum(), Drawn::pages);
+            wanted.push((space.id, from, pages));
+        }
+        let all = wanted.iter().map(|(_, _, pages)| pages).sum::<u64>() as f64;
+        let is_whole = wanted.iter().any(|(_, from, _)| from.whole > 0);
+        if self.rate == 0.0 && all > 0.0 {
+            self.rate = (FIRST / all).min(1.0);
         } else if is_whole && self.rate < 1.0 || self.rate * all > MOST {
             self.rate = self.rate.min(self.most() / all.max(1.0));
         }
-        wanted.iter_mut().for_each(|(_, from)| from.rate = self.rate);
         let mut before: Vec<Option<Drawn>> = std::mem::take(&mut self.targets).into_iter().map(Some).collect();
         let ids: Vec<TargetId> = before.iter().flatten().map(|drawn| drawn.id).collect();
-        for (id, from) in wanted {
+        let mut places = PlacesByRate { start, known: Vec::new() };
+        for (id, from, _) in wanted {
+            let from = From { rate: self.rate, ..from };
             let known = ids.binary_search(&id).ok().and_then(|index| before[index].take());
             self.targets.push(match known {
                 Some(known) if known.from.is_same(&from) && known.from.rate == from.rate => known,
-                known => Drawn::draw(id, from, known, self.tick),
+                known => Drawn::draw(id, from, known, self.tick, &mut places),
             });
         }
         self.targets.sort_by_key(|drawn| drawn.id);
@@ -232,7 +263,8 @@ impl Panel {
 
     /// Finds what is in memory that it was not drawn from.
     pub(crate) fn find_missing(&mut self) {
-        let Self { targets, resident, .. } = self;
-        targets.iter_mut().for_each(|drawn| drawn.find_missing(resident.get(&drawn.id).copied()));
+        let Self { targets, resident, rests, tick, .. } = self;
+        let ran = targets.iter_mut().filter(|drawn| rests.has_run(drawn.id, *tick));
+        ran.for_each(|drawn| drawn.find_missing(resident.get(&drawn.id).copied()));
     }
 }

@@ -57,17 +57,31 @@ const Z: f64 = 1.96;
 /// The number of windows.
 pub(super) const COUNT: usize = WINDOWS.len();
 
+/// What is known of the accesses of a page within a window, by how much that says: of several that hold for views
+/// of a page frame, the last one holds for the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Seen {
+    /// It was not accessed.
+    Idle,
+    /// It has not been in the panel for so long.
+    New,
+    /// It may have been accessed.
+    Unknown,
+    /// The same, and after the last clear it was accessed as soon as the window is long.
+    Likely,
+    /// It was accessed.
+    Used,
+}
+
 /// The pages of a panel in some memory, by what is known of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     /// The pages of the memory.
     pub(super) pages: f64,
-    /// How many pages there may be besides these, of which nothing is known.
-    pub(super) missing: f64,
     /// The pages of the panel.
     pub(super) members: f64,
-    /// Of these, the pages whose accessed bits cannot be cleared one by one, such as shared ones.
-    pub(super) stuck: f64,
+    /// How many pages of the memory count more than once, because several targets map them, about.
+    pub(super) again: f64,
     /// The sum of the squares of the numbers of pages that share an accessed bit, each by the chance that it is not in
     /// the panel: 0 if the panel has all pages.
     pub(super) squares: f64,
@@ -80,29 +94,53 @@ pub(super) struct Sums {
 pub(super) struct Known {
     /// They were accessed.
     pub(super) used: f64,
-    /// Of these, the pages whose accessed bits cannot be cleared one by one.
-    pub(super) used_stuck: f64,
     /// They may have been accessed: their accessed bits cannot be cleared.
     pub(super) unknown: f64,
     /// Of these, the pages that have been accessed as soon after the last clear as the window is long.
     pub(super) likely: f64,
     /// They have not been in the panel for as long as the window is, and say nothing.
     pub(super) new: f64,
+    /// They belong to targets that have not run within the window, so that they were not accessed.
+    pub(super) at_rest: f64,
+    /// All pages of these targets.
+    pub(super) pages_at_rest: f64,
+    /// How many pages there may be besides those of the memory, of which nothing is known.
+    pub(super) missing: f64,
+}
+
+impl Known {
+    /// Adds pages of which this is known; takes them away if `weight` is negative.
+    pub(super) fn add(&mut self, seen: Seen, weight: f64) {
+        match seen {
+            Seen::Idle => {}
+            Seen::New => self.new += weight,
+            Seen::Unknown => self.unknown += weight,
+            Seen::Likely => (self.unknown, self.likely) = (self.unknown + weight, self.likely + weight),
+            Seen::Used => self.used += weight,
+        }
+    }
+
+    /// Adds pages of a target that has not run, each of which stands for so many of the memory.
+    pub(super) fn rest(&mut self, weight: f64, each: f64) {
+        self.at_rest += weight;
+        self.pages_at_rest += weight * each;
+    }
 }
 
 impl AddAssign<&Self> for Sums {
     fn add_assign(&mut self, other: &Self) {
         self.pages += other.pages;
-        self.missing += other.missing;
         self.members += other.members;
-        self.stuck += other.stuck;
+        self.again += other.again;
         self.squares += other.squares;
         for (sum, known) in self.within.iter_mut().zip(&other.within) {
             sum.used += known.used;
-            sum.used_stuck += known.used_stuck;
             sum.unknown += known.unknown;
             sum.likely += known.likely;
             sum.new += known.new;
+            sum.at_rest += known.at_rest;
+            sum.pages_at_rest += known.pages_at_rest;
+            sum.missing += known.missing;
         }
     }
 }
@@ -115,39 +153,47 @@ impl Sums {
 
     /// The share of the memory that was accessed within a window, as far as it is known.
     pub(super) fn share(&self, window: usize) -> Option<f64> {
-        let Known { used, unknown, new, .. } = self.within[window];
-        let known = self.members - new - unknown;
+        let Known { used, unknown, new, at_rest, .. } = self.within[window];
+        let known = self.members - at_rest - new - unknown;
         (known >= 1.0).then(|| used / known)
     }
 
-    /// The same memory without the `excess` pages that count more than once because several targets map them.
-    pub(super) fn once(mut self, excess: f64) -> Self {
-        let stuck = self.stuck * self.pages / self.members.max(1.0);
-        let less = (excess / stuck.max(1.0)).clamp(0.0, 1.0);
-        self.pages -= less * stuck;
-        self.members -= less * self.stuck;
-        for known in &mut self.within {
-            known.used -= less * known.used_stuck;
-            known.unknown *= 1.0 - less;
-            known.likely *= 1.0 - less;
+    /// Takes in that the target has not run within these windows, so that all of its memory was idle.
+    pub(super) fn rest(&mut self, windows: [bool; COUNT]) {
+        for (known, _) in self.within.iter_mut().zip(windows).filter(|(_, at_rest)| *at_rest) {
+            *known = Known { at_rest: self.members, pages_at_rest: self.pages, ..Known::default() };
         }
-        self
     }
 
-    fn estimate(&self, Known { used, unknown, likely, new, .. }: Known) -> Estimate {
-        let bytes = |share: f64, missing: f64| (share * self.pages + missing).round() as u64 * PAGE_SIZE;
-        let members = self.members - new;
+    /// Adds pages of which nothing is known, but for the windows within which the target has not run.
+    pub(super) fn miss(&mut self, pages: f64, at_rest: [bool; COUNT]) {
+        for (known, _) in self.within.iter_mut().zip(at_rest).filter(|(_, at_rest)| !at_rest) {
+            known.missing += pages;
+        }
+    }
+
+    /// The pages of the memory of targets that have run within a window.
+    pub(super) fn pages_that_ran(&self, window: usize) -> f64 {
+        self.pages - self.within[window].pages_at_rest
+    }
+
+    fn estimate(&self, known: Known) -> Estimate {
+        let Known { used, unknown, likely, new, at_rest, pages_at_rest, missing, .. } = known;
+        let pages = (self.pages - pages_at_rest).max(0.0);
+        let bytes = |share: f64, missing: f64| (share * pages + missing).max(0.0).round() as u64 * PAGE_SIZE;
+        let members = self.members - at_rest - new;
         if members < 1.0 {
-            return Estimate { low: 0, value: 0, high: bytes(1.0, self.missing) };
+            return Estimate { low: 0, value: 0, high: bytes(1.0, missing) };
         }
         let likely = (used + likely) / members;
         let variance = self.squares / (self.members * members);
-        Estimate {
-            low: bytes(wilson(used / members, variance).0, 0.0),
-            // What is missing is in use like the rest, as far as it is known.
-            value: bytes(likely, likely * self.missing),
-            high: bytes(wilson((used + unknown) / members, variance).1, self.missing),
-        }
+        let again = bytes((self.again / self.pages.max(1.0)).min(1.0), 0.0);
+        // What is missing, or counts again, is in use like the rest, as far as it is known.
+        let value = bytes(likely, likely * (missing - self.again));
+        let low = bytes(wilson(used / members, variance).0, 0.0).saturating_sub(again);
+        let high = bytes(wilson((used + unknown) / members, variance).1, missing);
+        // Bytes are rounded to pages.
+        Estimate { low: low.min(value), value, high: high.max(value) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One page of a panel.
 
-use super::estimate::{COUNT, Sums};
+use super::estimate::{COUNT, Seen, Sums};
 use crate::PageLook;
 use crate::survey::BLOCK_SIZE;
 
@@ -22,10 +22,10 @@ pub(super) struct Member {
     pub(super) is_absent: bool,
     /// Whether it was absent when it was drawn, and was not accessed since: `last` is when it would have appeared.
     is_void: bool,
-    /// Whether its accessed bit was refused to be cleared.
-    stuck: bool,
     /// Whether the accessed bit is set and stays so, so that later accesses are not seen.
     set: bool,
+    /// Its page frame at the last reading, if it is known.
+    pub(super) frame: Option<u64>,
 }
 
 impl Member {
@@ -40,8 +40,8 @@ impl Member {
             is_huge: false,
             is_absent: false,
             is_void: false,
-            stuck: false,
             set: false,
+            frame: None,
         }
     }
 
@@ -53,14 +53,14 @@ impl Member {
     /// Takes in what the reading `tick` has found. Returns whether its accessed bit is to be cleared.
     pub(super) fn read(&mut self, look: PageLook, tick: Tick) -> bool {
         let accessed = std::mem::take(&mut self.seen) || look.accessed;
-        (self.is_huge, self.is_absent) = (look.huge, !look.present);
+        (self.is_huge, self.is_absent, self.frame) = (look.huge, !look.present, look.frame);
         self.is_void |= self.is_drawn() && self.is_absent;
         if !look.present || !look.accessed {
             // If the bit was set before, somebody has cleared it.
             if self.since == 0 || self.set {
                 self.since = tick;
             }
-            (self.set, self.stuck) = (false, self.stuck && look.present);
+            self.set = false;
         }
         if accessed && self.since != 0 && !self.set {
             (self.last, self.is_void) = (tick, false);
@@ -74,12 +74,12 @@ impl Member {
     /// Takes in that its accessed bit was cleared at the reading `tick`, or could not be cleared.
     pub(super) fn clear(&mut self, is_cleared: bool, tick: Tick) {
         if !is_cleared {
-            (self.set, self.stuck) = (true, true);
+            self.set = true;
         } else {
             if self.since == 0 || self.set {
                 self.since = tick;
             }
-            (self.set, self.stuck) = (false, false);
+            self.set = false;
         }
     }
 
@@ -91,25 +91,25 @@ impl Member {
         }
     }
 
+    /// What is known of it within the window that holds the accesses that the readings after `begin` have found.
+    pub(super) fn within(&self, begin: Tick, now: Tick) -> Seen {
+        if self.last > begin {
+            if self.is_void { Seen::Idle } else { Seen::Used }
+        } else if self.set {
+            let is_likely = self.since > 0 && self.last >= self.since && self.last - self.since <= now - begin;
+            if is_likely { Seen::Likely } else { Seen::Unknown }
+        } else if self.since == 0 || self.since > begin {
+            Seen::New
+        } else {
+            Seen::Idle
+        }
+    }
+
     /// Adds it to `sums` with this weight. Each window holds the accesses that the readings after this one have found.
     pub(super) fn count(&self, weight: f64, sums: &mut Sums, begin: &[Tick; COUNT], now: Tick) {
-        let stuck = if self.stuck { weight } else { 0.0 };
         sums.members += weight;
-        sums.stuck += stuck;
         for (known, &begin) in sums.within.iter_mut().zip(begin) {
-            if self.last > begin {
-                if self.is_void {
-                    continue;
-                }
-                known.used += weight;
-                known.used_stuck += stuck;
-            } else if self.set {
-                known.unknown += weight;
-                let is_likely = self.since > 0 && self.last >= self.since && self.last - self.since <= now - begin;
-                known.likely += if is_likely { weight } else { 0.0 };
-            } else if self.since == 0 || self.since > begin {
-                known.new += weight;
-            }
+            known.add(self.within(begin, now), weight);
         }
     }
 

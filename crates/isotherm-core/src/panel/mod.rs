@@ -13,6 +13,9 @@
 //!   What a target has in memory beyond all that its pages were drawn from is unknown, and widens the bounds.
 //! - Each page belongs to the panel with the same probability, new ones too ([`places`]).
 //! - A huge page has one accessed bit. Its pages count as one that was drawn.
+//! - A page frame that several targets map counts once in the total, and is accessed if one of them has accessed it
+//!   ([`views`]).
+//! - What belongs to a target that has not run is idle. It is not read ([`rests`]).
 //! - Pages that cannot be cleared one by one, such as shared ones, are known from when a survey has cleared them until
 //!   they are accessed. Afterwards they are unknown, and widen the bounds.
 
@@ -20,7 +23,9 @@ mod draw;
 mod estimate;
 mod member;
 mod places;
+mod rests;
 mod snapshot;
+mod views;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -29,10 +34,12 @@ pub use estimate::Estimate;
 pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
 
 use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, ClearPages, LONGEST_WINDOW, WINDOWS};
-use crate::{PAGE_SIZE, PageLook, Sample, TargetId};
+use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId};
 use draw::Drawn;
 use estimate::Sums;
 use member::{Member, Tick};
+use rests::Rests;
+use views::Views;
 
 /// The relative standard error that is asked for.
 const ERROR: f64 = 0.05;
@@ -69,6 +76,8 @@ const ENOUGH: usize = 100;
 pub(crate) struct Panel {
     /// The share of all pages that belongs to it. 0 before the first reading.
     rate: f64,
+    /// The place of page 0. `None` before the first reading.
+    start: Option<u64>,
     /// Sorted by ID.
     targets: Vec<Drawn>,
     /// The times of the readings, the last one first, as far as windows reach.
@@ -77,6 +86,10 @@ pub(crate) struct Panel {
     tick: Tick,
     /// The reading since which the panel counts as watched.
     watched: Tick,
+    /// Which targets have run.
+    rests: Rests,
+    /// How many pages the last reading has read.
+    reads: usize,
     /// How many pages of each target are in memory, as far as it is known.
     resident: BTreeMap<TargetId, f64>,
     /// How many pages several targets map, as a survey has found, beyond the first target of each.
@@ -111,10 +124,25 @@ impl Panel {
         self.due = next.filter(|&next| next > now).unwrap_or(now + INTERVAL);
     }
 
-    /// Its pages, or those that were drawn and not read yet.
+    /// Takes in what a look has found of all targets: before the first reading, and with each reading.
+    pub(crate) fn rest(&mut self, targets: impl ExactSizeIterator<Item = (TargetId, Option<AtRest>)>) {
+        self.rests.look(self.tick, targets);
+    }
+
+    /// The targets that were at rest at the last look, and what it has found of each.
+    pub(crate) fn at_rest(&self) -> impl Iterator<Item = (TargetId, AtRest)> {
+        self.rests.found()
+    }
+
+    /// Whether a target may have run since the reading before the last.
+    pub(crate) fn has_run(&self, target: TargetId) -> bool {
+        self.rests.has_run(target, self.tick)
+    }
+
+    /// Its pages, or those that were drawn and not read yet, without those of targets that have not run.
     pub(crate) fn samples(&self, only_drawn: bool, samples: &mut Vec<Sample>) {
         samples.clear();
-        for Drawn { id, members, .. } in &self.targets {
+        for Drawn { id, members, .. } in self.targets.iter().filter(|drawn| self.has_run(drawn.id)) {
             let members = members.iter().filter(|member| !only_drawn || member.is_drawn());
             samples.extend(members.map(|member| Sample { target: *id, addr: member.addr }));
         }
@@ -123,12 +151,16 @@ impl Panel {
     /// Takes in what a reading has found of [its pages](Self::samples). Leaves in `samples` those to clear.
     pub(crate) fn read(&mut self, only_drawn: bool, looks: &[PageLook], samples: &mut Vec<Sample>) {
         samples.clear();
+        if !only_drawn {
+            self.reads = looks.len();
+        }
         let mut looks = looks.iter();
-        for Drawn { id, members, .. } in &mut self.targets {
+        let Self { targets, rests, tick, .. } = self;
+        for Drawn { id, members, .. } in targets.iter_mut().filter(|drawn| rests.has_run(drawn.id, *tick)) {
             let mut bit = None;
             for member in members.iter_mut().filter(|member| !only_drawn || member.is_drawn()) {
                 let Some(look) = looks.next() else { return };
-                let clears = member.read(*look, self.tick);
+                let clears = member.read(*look, *tick);
                 // The pages of a huge page are cleared together.
                 if clears && bit.replace(member.bit()) != Some(member.bit()) {
                     samples.push(Sample { target: *id, addr: member.addr });
@@ -219,41 +251,37 @@ impl Panel {
         if (self.tick as usize) < FIRST_READINGS.len() {
             return;
         }
-        let reading = self.price.0.unwrap_or(0.0) * self.members() as f64 / share;
+        let reading = self.price.0.unwrap_or(0.0) * self.reads as f64 / share;
         self.due = self.due.max(now + Duration::from_secs_f64(reading.min(LONGEST.as_secs_f64())));
-    }
-
-    /// How many pages it has.
-    pub(crate) fn members(&self) -> usize {
-        self.targets.iter().map(|drawn| drawn.members.len()).sum()
     }
 
     /// Chooses the number of pages by what is known. It may take this share of one CPU to read them, and drawing more
     /// of them may take `time`. Returns whether the rate has changed, so that it is to be drawn again.
     pub(crate) fn resize(&mut self, share: f64, time: Duration) -> bool {
         let sums = self.sums().1;
-        if sums.pages <= 0.0 {
+        // The window of one reading. What has not run in it need not be read.
+        let pages = sums.pages_that_ran(0);
+        if pages <= 0.0 {
             return false;
         }
         let before = self.rate;
         let wanted = if self.tick <= 1 {
             FIRST
         } else {
-            // The window of one reading.
             let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
             sums.share(0).map_or(FIRST, wanted)
         };
         self.affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
         let wanted = wanted.min(self.most());
-        let has = self.members() as f64;
+        let has = sums.members - sums.within[0].at_rest;
         let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9);
         if has < wanted * FEW && before < 1.0 {
-            self.rate = (wanted.min(has + drawable) / sums.pages).min(1.0);
+            self.rate = (wanted.min(has + drawable) / pages).min(1.0);
             if self.rate > before * MUCH_MORE {
                 self.watched = self.tick;
             }
         } else if has > wanted * MANY {
-            self.rate = wanted / sums.pages;
+            self.rate = wanted / pages;
         }
         self.rate != before
     }
@@ -265,7 +293,7 @@ impl Panel {
 
     /// What the last reading says.
     pub(crate) fn snapshot(&self, reads: u64, clears: u64) -> PanelSnapshot {
-        let (targets, total) = self.sums();
+        let (targets, _, total) = self.sums();
         let time = self.ticks.front().copied().unwrap_or_default();
         let observed = self.time_of(self.watched.max(1)).map_or(Duration::ZERO, |since| time - since);
         PanelSnapshot {
@@ -274,7 +302,7 @@ impl Panel {
             observed,
             reads,
             clears,
-            total: total.once(self.excess).estimates(),
+            total: total.estimates(),
             targets,
         }
     }
@@ -308,30 +336,41 @@ impl Panel {
         }
     }
 
-    /// What is known of each target and its mappings, and of all.
-    fn sums(&self) -> (Vec<TargetPanel>, Sums) {
+    /// What is known of each target and its mappings, of all of them together, and if memory that several targets map
+    /// counts once.
+    fn sums(&self) -> (Vec<TargetPanel>, Sums, Sums) {
         let begin = WINDOWS.map(|window| self.begin_of(window));
         let mut all = Sums::default();
+        let (mut views, several) = (Views::default(), self.targets.len() > 1);
         let targets = self.targets.iter().map(|drawn| {
-            let mut total = Sums { missing: drawn.missing, ..Sums::default() };
+            let mut total = Sums::default();
+            let at_rest = self.rests.windows(drawn.id, &begin);
             let mut by_mapping = Vec::new();
             for mapping in &drawn.mappings {
                 let members = &drawn.members[mapping.members.clone()];
                 let mut sums = Sums { pages: mapping.pages as f64, ..Sums::default() };
                 for same in members.chunk_by(|a, b| a.bit() == b.bit()) {
                     let (weight, square) = self.weigh(same.len() as f64, same[0].is_huge);
-                    same.iter().for_each(|member| member.count(weight, &mut sums, &begin, self.tick));
+                    for member in same {
+                        member.count(weight, &mut sums, &begin, self.tick);
+                        if several {
+                            views.add(member, weight, at_rest);
+                        }
+                    }
                     sums.squares += square;
                 }
+                sums.rest(at_rest);
                 if members.len() >= ENOUGH {
                     by_mapping.push(MappingPanel { range: mapping.range, within: sums.estimates() });
                 }
                 total += &sums;
             }
+            total.miss(drawn.missing, at_rest);
             all += &total;
             TargetPanel { id: drawn.id, within: total.estimates(), by_mapping }
         });
-        (targets.collect(), all)
+        let targets = targets.collect();
+        (targets, all, views.count_once(all, self.excess, &begin, self.tick))
     }
 }
 

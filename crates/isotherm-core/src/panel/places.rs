@@ -1,20 +1,18 @@
 //! Which pages belong to a panel.
 //!
-//! The place of page *n* is the fractional part of *n* times the golden ratio, from a start that is random for each
-//! target. A page belongs to the panel if its place lies below the rate of the panel. So each page belongs to it with
+//! The place of page *n* is the fractional part of *n* times the golden ratio, from a random start. A page belongs to the panel if its place lies below the rate of the panel. So each page belongs to it with
 //! the same probability, whatever else is in memory; a panel that grows keeps its pages; and the panel has its share of
 //! any run of pages, to within two or three pages (Kuipers and Niederreiter, Uniform Distribution of Sequences, 1974,
 //! chapter 2.3).
 
 use std::ops::Range;
 
-use crate::TargetId;
-use crate::order::{GOLDEN, first_place};
+use crate::order::GOLDEN;
 
 /// The number 1 in units of 2⁻⁶⁴.
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
-/// The places of the pages of a target, and which of them belong to the panel.
+/// The places of pages, and which of them belong to the panel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     /// The place of page 0.
@@ -29,9 +27,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The places of a target in a panel with this share of all pages, which is above 0.
-    pub(super) fn new(target: TargetId, rate: f64) -> Self {
-        let first = first_place(target);
+    /// The places in a panel with this share of all pages, which is above 0, if that of page 0 is `first`. It takes
+    /// about as many steps as one page of the panel stands for.
+    pub(super) fn new(first: u64, rate: f64) -> Self {
         let below = (rate < 1.0).then_some(((rate * ONE) as u64).max(1 << 20));
         let (mut up, mut down) = (None, None);
         let mut distance = 1_u64;
@@ -78,22 +76,16 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
 
-    fn places(pid: u32, rate: f64) -> Places {
-        Places::new(TargetId::process(pid, Duration::ZERO), rate)
-    }
-
     proptest! {
         #[test]
         fn the_pages_of_a_range_are_those_that_belong_to_the_panel(
-            pid in 1..1000_u32, rate in 0.0005..1.1_f64, first in 0..1_u64 << 36, count in 0..20_000_u64,
+            start in any::<u64>(), rate in 0.0005..1.1_f64, first in 0..1_u64 << 36, count in 0..20_000_u64,
         ) {
-            let places = places(pid, rate);
+            let places = Places::new(start, rate);
             let range = first..first + count;
             let expected: Vec<u64> = range.clone().filter(|&page| places.contains(page)).collect();
             prop_assert_eq!(places.pages_in(range).collect::<Vec<_>>(), expected);
@@ -101,9 +93,9 @@ mod tests {
 
         #[test]
         fn a_panel_has_its_share_of_any_run_of_pages_and_keeps_its_pages_as_it_grows(
-            pid in 1..1000_u32, rate in 0.001..0.5_f64, first in 0..1_u64 << 36, count in 0..50_000_u64,
+            start in any::<u64>(), rate in 0.001..0.5_f64, first in 0..1_u64 << 36, count in 0..50_000_u64,
         ) {
-            let (places, more) = (places(pid, rate), places(pid, rate * 1.7));
+            let (places, more) = (Places::new(start, rate), Places::new(start, rate * 1.7));
             let found: Vec<u64> = places.pages_in(first..first + count).collect();
             prop_assert!((found.len() as f64 - rate * count as f64).abs() <= 4.0, "{} of {count}", found.len());
             prop_assert!(found.iter().all(|&page| more.contains(page)));

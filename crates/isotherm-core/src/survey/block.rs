@@ -52,6 +52,9 @@ pub(super) struct BlockState {
     pub(super) present: PageBits,
     /// Present pages whose accessed bit was clear after the last survey: an access since then will be seen.
     pub(super) clear: PageBits,
+    /// Of these, pages whose accessed bit is set: they count as cleared because the target has not run since. Once it
+    /// runs, an access to them is not seen.
+    at_rest: PageBits,
     /// Present pages that cannot be observed.
     pub(super) unobservable: PageBits,
     /// Of these, the pages that the kernel did not clear. It may do so later: a page that is being moved, or that was
@@ -265,6 +268,7 @@ impl BlockState {
     pub(super) const NEW: Self = Self {
         present: PageBits::NONE,
         clear: PageBits::NONE,
+        at_rest: PageBits::NONE,
         unobservable: PageBits::NONE,
         refused: PageBits::NONE,
         swapped: PageBits::NONE,
@@ -373,6 +377,10 @@ impl BlockState {
     /// Whether [`after`](Self::after) would change nothing, because the block was idle or unknown in the survey before,
     /// and is so in this one.
     pub(super) fn stays(&self, found: &BlockPages) -> bool {
+        self.at_rest.is_empty() && self.is_as_before(found)
+    }
+
+    fn is_as_before(&self, found: &BlockPages) -> bool {
         let (clear, unobservable) = self.found(found);
         let changed = self.cleared | self.set_again | self.revived | self.touched;
         found.present == self.present
@@ -390,6 +398,26 @@ impl BlockState {
             && found.huge == self.huge
     }
 
+    /// What a survey has found in a target that has not run since the survey before, or since the run began if it is
+    /// the first one, as if all of its pages had been cleared then. The second value is the pages whose accessed bit
+    /// was set before.
+    pub(super) fn found_at_rest(&self, found: &BlockPages, is_first: bool) -> (BlockPages, PageBits) {
+        let known = if is_first { PageBits::ALL } else { self.present & (!self.clear | self.at_rest) };
+        let before = found.accessed & known;
+        (BlockPages { accessed: found.accessed & !before, shared: PageBits::NONE, ..*found }, before)
+    }
+
+    /// Whether [`after_rest`](Self::after_rest) would change nothing.
+    pub(super) fn stays_at_rest(&self, (found, before): &(BlockPages, PageBits)) -> bool {
+        *before == self.at_rest && self.is_as_before(found)
+    }
+
+    /// The state once a survey has read this of a target [at rest](Self::found_at_rest).
+    pub(super) fn after_rest(&self, (found, before): &(BlockPages, PageBits), numbers: Numbers) -> Self {
+        let known = Self { at_rest: PageBits::NONE, ..self.clone() };
+        Self { at_rest: *before, ..known.after(found, numbers) }
+    }
+
     /// The pages that are clear, and those that are not observable, once the survey has read `found`.
     fn found(&self, found: &BlockPages) -> (PageBits, PageBits) {
         let unobservable = found.unobservable | (self.unobservable & found.accessed & self.present & found.present);
@@ -403,6 +431,9 @@ impl BlockState {
         if less > 0 {
             new.renumber(less);
         }
+        new.clear &= !new.at_rest;
+        new.exact &= !new.at_rest;
+        new.at_rest = PageBits::NONE;
         if !new.touched.is_empty() {
             new.past.rotate_right(1);
             new.past[0] = (before, new.touched);

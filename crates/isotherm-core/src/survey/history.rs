@@ -12,7 +12,7 @@ use super::counts::Counts;
 use super::memo::Memo;
 use super::panel::Panel;
 use super::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, RegionPages};
-use crate::{AddrRange, PAGE_SIZE};
+use crate::{AddrRange, AtRest, PAGE_SIZE};
 
 /// The least share of pages with an unknown past that is expected to be accessed again. What was cleared so far says no
 /// more than that.
@@ -39,6 +39,8 @@ pub struct PageHistory {
     pub(super) knows_swap: bool,
     /// The blocks that stand for the others.
     pub(super) panel: Panel,
+    /// What was found of the target just before the last survey has read it, if it was at rest.
+    pub(crate) rest: Option<AtRest>,
 }
 
 impl PageHistory {
@@ -344,6 +346,47 @@ mod tests {
         };
         assert_eq!(found(Some(second * 2)), (100 * PAGE_SIZE, 0, second));
         assert_eq!(found(None), (0, 100 * PAGE_SIZE, Duration::ZERO));
+    }
+
+    /// The bytes of a block that were touched and that are unknown, and those accessed within 5 s, as pages.
+    fn counts(history: &Arc<PageHistory>) -> [u64; 3] {
+        let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
+        let total = Arc::clone(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
+        [total.touched, total.unknown, total.within[2]].map(|bytes| bytes / PAGE_SIZE)
+    }
+
+    #[test]
+    fn a_target_that_has_not_run_is_idle_although_nothing_of_it_was_cleared_and_unknown_once_it_runs() {
+        let found = |accessed| BlockPages { present: PageBits::ALL, accessed, ..BlockPages::default() };
+        let mut history = Arc::new(PageHistory::default());
+        let mut survey = |second, accessed, is_at_rest, cleared: PageBits| {
+            let update = Arc::clone(&history).update(Duration::from_secs(second));
+            let mut update = update.with_rest(Some(AtRest(second)), is_at_rest);
+            update.take(&[found(accessed)]);
+            update.note_cleared(&[ClearPages { pages: cleared, ..ClearPages::default() }]);
+            update.end_part(&[]);
+            history = Arc::new(update.finish(Duration::from_secs(second)));
+            counts(&history)
+        };
+        let (all, quarter) = (PageBits::ALL, PageBits::of(0..128));
+        // Nothing is known of the time before the first survey, which clears a quarter.
+        assert_eq!(survey(0, all, false, quarter)[1], 512);
+        for second in [10, 20, 30] {
+            assert_eq!(survey(second, !quarter, true, PageBits::NONE), [0, 0, 0], "{second}");
+        }
+        // It has run, and has accessed half of the quarter. The rest is unknown, and counts in the same share.
+        assert_eq!(survey(40, all & !PageBits::of(64..128), false, PageBits::NONE)[..2], [64 + 192, 384]);
+        // It rests again: what it has accessed lies before.
+        assert_eq!(survey(50, all & !PageBits::of(64..128), true, PageBits::NONE), [0, 0, 0]);
+    }
+
+    #[test]
+    fn the_memory_of_a_target_that_has_not_run_since_the_start_was_not_accessed() {
+        let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
+        let mut update = Arc::new(PageHistory::default()).update(Duration::from_secs(60)).with_rest(None, true);
+        update.take(&[found]);
+        update.end_part(&[]);
+        assert_eq!(counts(&Arc::new(update.finish(Duration::from_secs(60)))), [0, 0, 0]);
     }
 
     #[test]

@@ -162,6 +162,10 @@ pub trait Survey {
     /// Fails only if the run cannot continue. A target that has just ended has no blocks.
     fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError>;
 
+    /// Tells that the survey is going to read the next part of `target`, which has not run since the survey before. Its
+    /// accessed bits say nothing, and are not cleared: there is less to find out about it.
+    fn rests(&mut self, _target: TargetId) {}
+
     /// Reads pages of `target` between two parts of a survey, for which it changes nothing. Appends to `blocks`, in the
     /// order of addresses, at most `most` blocks that have a present page in `ranges`, which lie in mappings of
     /// `target`. They may hold other pages too. A survey that cannot look appends none.

@@ -12,8 +12,8 @@ use super::panel::Panel;
 use super::snapshot::TargetSurvey;
 use super::tally::Tallies;
 use super::windows::Windows;
-use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, NodePages, PageHistory};
-use crate::{Mapping, TargetId};
+use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, NodePages, PageBits, PageHistory};
+use crate::{AtRest, Mapping, TargetId};
 
 /// A survey that is being taken into a history, part by part.
 ///
@@ -34,7 +34,10 @@ pub struct HistoryUpdate {
     numbers: Numbers,
     /// The state of all blocks that were not known before.
     unknown: Arc<BlockState>,
+    /// Whether the target has not run since the survey before, or since the run began if this is the first one.
+    is_at_rest: bool,
     taken: Memo<BlockPages>,
+    taken_at_rest: Memo<(BlockPages, PageBits)>,
     cleared: Memo<ClearPages>,
     /// What was counted of the parts that have ended.
     tallies: Tallies,
@@ -64,7 +67,9 @@ impl PageHistory {
             placed: Vec::new(),
             numbers: Numbers { before, now: number, less, is_first },
             unknown: Arc::new(BlockState::NEW),
+            is_at_rest: false,
             taken: Memo::default(),
+            taken_at_rest: Memo::default(),
             cleared: Memo::default(),
             borders: Some(Borders::default()),
         }
@@ -79,6 +84,22 @@ impl HistoryUpdate {
         self.history.panel = panel;
         self.tallies = Tallies::new(&self.history);
         self
+    }
+
+    /// The same update, of a target of which this was found just before it was read, and which has not run since the
+    /// survey before if it `is_at_rest`, or since the run began if this is the first one.
+    #[must_use]
+    pub(crate) fn with_rest(mut self, rest: Option<AtRest>, is_at_rest: bool) -> Self {
+        self.history.rest = rest;
+        self.is_at_rest = is_at_rest;
+        self
+    }
+
+    /// Takes in what was found of the target just before the next part of it is read. Returns whether it is still at
+    /// rest.
+    pub(crate) fn rests(&mut self, rest: Option<AtRest>) -> bool {
+        self.is_at_rest &= rest == self.history.rest;
+        self.is_at_rest
     }
 
     /// Takes in the next part of what the survey has read: all blocks with present or swapped pages of a range of
@@ -97,16 +118,24 @@ impl HistoryUpdate {
             }
             let chunk = old.get(self.old_chunk).filter(|chunk| chunk.start <= pages.start);
             let known = chunk.and_then(|chunk| chunk.state(pages.start));
-            let state = match known {
-                Some(known) if self.numbers.less == 0 && known.stays(pages) => Arc::clone(known),
-                _ => {
-                    let known = known.unwrap_or(&self.unknown);
-                    let change = BlockPages { start: 0, ..*pages };
-                    let hash = pages.present.mixed()
-                        ^ pages.accessed.mixed().rotate_left(1)
-                        ^ pages.swapped.mixed().rotate_left(2)
-                        ^ pages.lazily_freed.mixed().rotate_left(3);
-                    self.taken.after(known, &change, hash, || known.after(pages, self.numbers))
+            let state = known.unwrap_or(&self.unknown);
+            let state = if self.is_at_rest {
+                let (found, before) = state.found_at_rest(pages, self.numbers.is_first);
+                let change = (BlockPages { start: 0, ..found }, before);
+                match known {
+                    Some(known) if self.numbers.less == 0 && known.stays_at_rest(&change) => Arc::clone(known),
+                    _ => {
+                        let hash = mixed(&found) ^ before.mixed().rotate_left(4);
+                        self.taken_at_rest.after(state, &change, hash, || state.after_rest(&change, self.numbers))
+                    }
+                }
+            } else {
+                match known {
+                    Some(known) if self.numbers.less == 0 && known.stays(pages) => Arc::clone(known),
+                    _ => {
+                        let change = BlockPages { start: 0, ..*pages };
+                        self.taken.after(state, &change, mixed(pages), || state.after(pages, self.numbers))
+                    }
                 }
             };
             self.part.push((pages.start, state));
@@ -254,13 +283,21 @@ impl HistoryUpdate {
     }
 }
 
+/// A number that depends on the pages of a block.
+fn mixed(pages: &BlockPages) -> u64 {
+    pages.present.mixed()
+        ^ pages.accessed.mixed().rotate_left(1)
+        ^ pages.swapped.mixed().rotate_left(2)
+        ^ pages.lazily_freed.mixed().rotate_left(3)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::survey::{BlockSums, MappingSums, NodeSums, PageBits, WINDOWS};
+    use crate::survey::{BlockSums, MappingSums, NodeSums, WINDOWS};
     use crate::{AddrRange, NodeId, PAGE_SIZE};
 
     /// What a survey finds in a block, and what it clears of it, as the generator makes it.

@@ -63,8 +63,11 @@ struct files_struct {
 };
 
 struct task_struct {
+	int on_rq;
 	int pid;
 	int tgid;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;

@@ -62,6 +62,8 @@ mod swept;
 #[cfg(target_arch = "x86_64")]
 mod target;
 #[cfg(target_arch = "x86_64")]
+mod tasks;
+#[cfg(target_arch = "x86_64")]
 mod words;
 
 /// Stands for the frame of a page that has none.

@@ -1,17 +1,20 @@
-//! The panel: single pages are read and cleared at any time, as samples are.
+//! The panel: single pages are read and cleared at any time, as samples are, and it is found out which targets have
+//! run.
 
-use isotherm_core::{BoxError, PageLook, PageProbe, Sample};
+use isotherm_core::{Activity, AtRest, BoxError, PageLook, PageProbe, Sample, TargetId};
 
 use super::BpfProbe;
 use super::leaf::Extent;
+use super::space::SpaceHandle;
 
 impl PageProbe for BpfProbe {
     fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError> {
         self.look_up(pages)?;
-        looks.extend(self.leaves.iter().map(|leaf| PageLook {
+        looks.extend(self.leaves.iter().zip(pages).map(|(leaf, page)| PageLook {
             present: leaf.extent().is_some(),
             accessed: leaf.young(),
             huge: matches!(leaf.extent(), Some(Extent::Huge | Extent::Gigantic)),
+            frame: leaf.frame(page.addr),
         }));
         Ok(())
     }
@@ -23,5 +26,20 @@ impl PageProbe for BpfProbe {
         cleared.extend(self.unobservable.iter().map(|unobservable| !unobservable));
         self.unobservable = of_samples;
         Ok(result?)
+    }
+}
+
+impl Activity for BpfProbe {
+    fn look(&mut self) -> Result<(), BoxError> {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.look();
+        }
+        Ok(())
+    }
+
+    fn rest(&self, target: TargetId) -> Option<AtRest> {
+        let target = self.held(target).filter(|target| !target.is_accessed_at_rest())?;
+        let space = target.space().map(SpaceHandle::identity)?;
+        self.tasks.as_ref()?.mark(space).map(AtRest)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isotherm_core::survey::Survey;
-use isotherm_core::{AccessProbe, BoxError, Observation, PageProbe, Sample, TargetSpace};
+use isotherm_core::{AccessProbe, Activity, BoxError, Observation, PageProbe, Sample, TargetSpace};
 use rustix::io::Errno;
 
 use super::BpfError;
@@ -20,6 +20,7 @@ use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{Allowance, SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{Clearing, State, Target};
+use super::tasks::Tasks;
 use crate::page_nodes::PageNodes;
 use isotherm_kernel::madvise::RANGES_A_CALL;
 
@@ -29,6 +30,8 @@ pub struct BpfProbe {
     pub(super) program: Program,
     pub(super) tables: PageTables,
     pub(super) folios: Folios,
+    /// Which processes have run. `None` if this kernel does not tell.
+    pub(super) tasks: Option<Tasks>,
     pagemap_kind: PagemapKind,
     sweeps: bool,
     allowance: Allowance,
@@ -70,6 +73,8 @@ impl BpfProbe {
             program,
             tables,
             folios,
+            // It saves work, and nothing more depends on it.
+            tasks: Tasks::load().ok(),
             pagemap_kind,
             sweeps: true,
             allowance: Allowance::new(f64::INFINITY),
@@ -178,7 +183,7 @@ impl BpfProbe {
         };
         if let Some(mut before) = before.filter(|before| before.space().is_some_and(|known| known.same_as(&new))) {
             before.set_mappings(&space.mappings);
-            before.look_elsewhere();
+            before.look_elsewhere(None);
             return Ok((before, None));
         }
         let mut swept = Swept::default();
@@ -195,7 +200,7 @@ impl BpfProbe {
             }
         }
         let mut target = Target::new(space.id, State::Held(new), &space.mappings, swept);
-        target.look_elsewhere();
+        target.look_elsewhere(None);
         Ok((target, None))
     }
 
@@ -258,6 +263,10 @@ impl BpfProbe {
                 continue;
             };
             let target = &self.targets[slot];
+            if self.pages.as_ref().is_some_and(|pages| pages.is_shared(target.id, sample.addr)) {
+                self.unobservable[index] = true;
+                continue;
+            }
             // Samples are sorted by address, so the last one may be in the same folio.
             let last = self.requests.last().filter(|last| last.slot == slot && last.whole.range.contains(sample.addr));
             let whole = match (last, leaf.extent()) {
@@ -398,6 +407,10 @@ impl AccessProbe for BpfProbe {
     }
 
     fn pages(&mut self) -> Option<&mut dyn PageProbe> {
+        Some(self)
+    }
+
+    fn activity(&mut self) -> Option<&mut dyn Activity> {
         Some(self)
     }
 }

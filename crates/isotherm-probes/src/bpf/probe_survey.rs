@@ -20,12 +20,18 @@ use super::BpfError;
 use super::direct_map::memory_end;
 use super::pages::FramesOf;
 use super::probe::BpfProbe;
+use super::space::SpaceHandle;
 
 impl Survey for BpfProbe {
     /// Turns sweeps off: see [`BpfProbe::set_sweeps`].
     fn begin(&mut self) -> Result<(), BoxError> {
         self.set_sweeps(false);
         self.tables.memory_end = memory_end()?;
+        for target in &mut self.targets {
+            let space = target.space().map(SpaceHandle::identity);
+            let rest = space.and_then(|space| self.tasks.as_ref()?.mark(space));
+            target.look_elsewhere(rest);
+        }
         self.pages.get_or_insert_default().begin(&mut self.targets, self.shared);
         self.nodes.begin();
         Ok(())
@@ -42,6 +48,10 @@ impl Survey for BpfProbe {
         };
         self.nodes = nodes;
         Ok(done?)
+    }
+
+    fn rests(&mut self, target: TargetId) {
+        self.pages.get_or_insert_default().rests(target);
     }
 
     fn look(

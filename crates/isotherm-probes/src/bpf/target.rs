@@ -30,6 +30,8 @@ pub(super) struct Target {
     clearing: Vec<Clearing>,
     /// Who accesses memory of the process without its page tables, and when that was found out.
     elsewhere: (Elsewhere, Option<Instant>),
+    /// The mark of the threads of the process just before that, if it was at rest.
+    rest: Option<u64>,
 }
 
 /// How often it is found out who accesses memory of a process without its page tables.
@@ -76,7 +78,16 @@ impl Target {
     /// A target with its current mappings.
     pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>, swept: Swept) -> Self {
         let (mappings, clearing) = (Arc::clone(mappings), vec![Clearing::default(); mappings.len()]);
-        Self { id, state, mappings, swept, sampled: Sampled::default(), clearing, elsewhere: Default::default() }
+        Self {
+            id,
+            state,
+            mappings,
+            swept,
+            sampled: Sampled::default(),
+            clearing,
+            elsewhere: Default::default(),
+            rest: None,
+        }
     }
 
     /// The mappings, sorted and disjoint.
@@ -93,10 +104,13 @@ impl Target {
         }
     }
 
-    /// Finds out who accesses memory of the process without its page tables, if that was not done a short time ago.
-    pub(super) fn look_elsewhere(&mut self) {
-        let is_due = self.elsewhere.1.is_none_or(|before| before.elapsed() >= LOOK_ELSEWHERE);
+    /// Finds out who accesses memory of the process without its page tables, if that was not done a short time ago, and
+    /// if the process has run since: `rest` is the mark of its threads now, if it is at rest.
+    pub(super) fn look_elsewhere(&mut self, rest: Option<u64>) {
+        let has_run = rest.is_none() || rest != self.rest;
+        let is_due = has_run && self.elsewhere.1.is_none_or(|before| before.elapsed() >= LOOK_ELSEWHERE);
         let (true, Some(pid)) = (is_due, self.id.pid()) else { return };
+        self.rest = rest;
         // A process that has ended, or whose files may not be listed, keeps what is known.
         let found =
             Elsewhere::of_process(Path::new("/"), pid).unwrap_or_else(|_| std::mem::take(&mut self.elsewhere.0));
@@ -123,6 +137,11 @@ impl Target {
                 *clearing = Clearing::Elsewhere(why);
             }
         }
+    }
+
+    /// Whether devices or the kernel may access its memory while it does not run.
+    pub(super) fn is_accessed_at_rest(&self) -> bool {
+        self.elsewhere.0.device || !self.buffers().is_empty()
     }
 
     /// The buffers that are registered with io_uring, sorted and disjoint.

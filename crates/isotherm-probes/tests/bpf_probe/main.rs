@@ -14,6 +14,7 @@ mod mapped;
 mod markers;
 mod pages;
 mod resident;
+mod rests;
 mod scan;
 mod shared;
 mod survey;

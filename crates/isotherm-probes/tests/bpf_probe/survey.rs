@@ -83,7 +83,7 @@ pub fn nearly(found: u64, expected: u64) -> bool {
 
 /// Reads and clears until all pages of the range are clear. New pages may wait on a processor before they can be
 /// cleared.
-fn settle(probe: &mut BpfProbe, target: &Target, range: &std::ops::Range<u64>) {
+pub fn settle(probe: &mut BpfProbe, target: &Target, range: &std::ops::Range<u64>) {
     for _ in 0..20 {
         let blocks = survey(probe, target);
         if counts(&blocks, range.clone()).1 == 0 {

@@ -3,6 +3,7 @@
 use isotherm_core::PAGE_SIZE;
 use isotherm_core::survey::PageBits;
 use isotherm_kernel::pages::PagemapEntry;
+use isotherm_kernel::scheduling::Urgent;
 
 use super::read::Suspects;
 use super::shared::SharedPages;
@@ -12,6 +13,8 @@ use crate::bpf::target::Target;
 /// Takes in which of the `suspects` other processes map, where it is not known of an accessed page.
 pub(super) fn learn(shared: &mut SharedPages, target: &Target, suspects: &[Suspects]) {
     let Some(space) = target.space() else { return };
+    // Each look at the pagemap is short, and there may be many.
+    let mut urgent = None;
     let mut buffer = [0; PAGES * PagemapEntry::BYTES];
     for &Suspects { start, pages, accessed } in suspects {
         let known = shared.known(target.id, start);
@@ -20,6 +23,7 @@ pub(super) fn learn(shared: &mut SharedPages, target: &Target, suspects: &[Suspe
         if (accessed & !known).is_empty() {
             continue;
         }
+        urgent.get_or_insert_with(Urgent::begin);
         let (mut mapped_elsewhere, mut exclusive) = (PageBits::NONE, PageBits::NONE);
         let addr = start + first as u64 * PAGE_SIZE;
         let buffer = &mut buffer[..(last - first + 1) * PagemapEntry::BYTES];

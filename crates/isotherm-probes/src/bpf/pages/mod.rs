@@ -21,8 +21,8 @@ mod views;
 
 use std::collections::HashSet;
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, PageBits, Rest, SurveyPart};
-use isotherm_core::{AddrRange, TargetId};
+use isotherm_core::survey::{BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, PageBits, Rest, SurveyPart};
+use isotherm_core::{AddrRange, PAGE_SIZE, TargetId};
 
 use super::BpfError;
 use super::folio::Folios;
@@ -66,6 +66,8 @@ pub(super) struct Pages {
     counts_all_views: bool,
     /// The targets that were read to their end, and of which nothing was cleared since.
     at_end: HashSet<TargetId>,
+    /// The target of which the next part is read, if it has not run since the survey before.
+    at_rest: Option<TargetId>,
     surveys: u32,
 }
 
@@ -92,10 +94,15 @@ impl Pages {
             targets.iter_mut().for_each(Target::check_locked);
             self.lazily_freed.check();
         }
-        targets.iter_mut().for_each(Target::look_elsewhere);
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
             self.zeros.forget();
         }
+    }
+
+    /// The next part that is read is of this target, which has not run since the survey before: it is not found out
+    /// which of its pages are shared, because none is to be cleared.
+    pub(super) fn rests(&mut self, target: TargetId) {
+        self.at_rest = Some(target);
     }
 
     /// Appends the blocks in a part of `target` that have present or swapped pages to `blocks`, in the order of
@@ -111,7 +118,8 @@ impl Pages {
         seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
     ) -> Result<Rest, BpfError> {
         let first = blocks.len();
-        if part.from == 0 && !self.counts_all_views {
+        let at_rest = self.at_rest.take() == Some(target.id) && !target.is_refused();
+        if part.from == 0 && !self.counts_all_views && !(at_rest && self.views.has_none(target.id)) {
             let (zeros, shared) = (&self.zeros, &mut self.shared);
             let left = self.views.read((&mut *program, tables), target, zeros, part.most, shared)?;
             if left > 0 {
@@ -121,7 +129,7 @@ impl Pages {
         let most = if self.shared.has(target.id) { part.most.max(WHOLE) } else { part.most };
         let part = SurveyPart { most, ..part };
         let rest = self.reader.read_with_frames((program, tables), target, part, &self.zeros, blocks, seen)?;
-        if rest.from.is_none() {
+        if rest.from.is_none() && !at_rest {
             self.at_end.insert(target.id);
         }
         let pagemap = target.space().map(SpaceHandle::pagemap);
@@ -130,6 +138,11 @@ impl Pages {
         }
         let range = (part.from, rest.from.unwrap_or(u64::MAX));
         self.lazily_freed.mark(folios.table(), target, range, self.reader.clean(), &mut blocks[first..]);
+        if at_rest {
+            self.views.apply(target.id, blocks, first);
+            target.sampled.forget(part.from..rest.from.unwrap_or(u64::MAX));
+            return Ok(rest);
+        }
         learn(&mut self.shared, target, self.reader.suspects());
         self.reader.locked().iter().for_each(|&(start, pages)| self.shared.note(target.id, start, pages));
         self.shared.estimate(target, part.from, &blocks[first..]);
@@ -220,6 +233,12 @@ impl Pages {
     /// Sets whether all views of a frame that a target maps several times count as memory of their own.
     pub(super) fn set_all_views(&mut self, all: bool) {
         self.counts_all_views = all;
+    }
+
+    /// Whether the page of `target` at `addr` is known to be mapped elsewhere, too.
+    pub(super) fn is_shared(&self, target: TargetId, addr: u64) -> bool {
+        let start = addr - addr % BLOCK_SIZE;
+        self.shared.at(target, start).contains(((addr - start) / PAGE_SIZE) as usize)
     }
 
     /// The frames that targets map several times.

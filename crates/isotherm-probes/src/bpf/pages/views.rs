@@ -83,6 +83,11 @@ impl SecondViews {
         self.targets.get(&target).is_some_and(|known| !known.blocks.is_empty())
     }
 
+    /// Whether the target is known to have no second views.
+    pub(super) fn has_none(&self, target: TargetId) -> bool {
+        self.targets.get(&target).is_some_and(|known| known.was_read && known.blocks.is_empty())
+    }
+
     /// Whether the page of the target at `addr` is a view of a frame that it maps several times.
     pub(in crate::bpf) fn contains(&self, target: TargetId, addr: u64) -> bool {
         let start = addr - addr % isotherm_core::survey::BLOCK_SIZE;
