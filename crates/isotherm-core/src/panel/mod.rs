@@ -258,7 +258,9 @@ impl Panel {
     /// Chooses the number of pages by what is known. It may take this share of one CPU to read them, and drawing more
     /// of them may take `time`. Returns whether the rate has changed, so that it is to be drawn again.
     pub(crate) fn resize(&mut self, share: f64, time: Duration) -> bool {
-        let sums = self.sums().1;
+        let (_, all, sums) = self.sums();
+        // How many pages are read for each that counts.
+        let views = (all.members / sums.members.max(1.0)).max(1.0);
         // The window of one reading. What has not run in it need not be read.
         let pages = sums.pages_that_ran(0);
         if pages <= 0.0 {
@@ -272,9 +274,9 @@ impl Panel {
             sums.share(0).map_or(FIRST, wanted)
         };
         self.affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
-        let wanted = wanted.min(self.most());
+        let wanted = wanted.min(self.most() / views);
         let has = sums.members - sums.within[0].at_rest;
-        let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9);
+        let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9) / views;
         if has < wanted * FEW && before < 1.0 {
             self.rate = (wanted.min(has + drawable) / pages).min(1.0);
             if self.rate > before * MUCH_MORE {

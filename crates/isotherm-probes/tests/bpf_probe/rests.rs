@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AccessProbe, Activity, AtRest, TargetId};
+use isotherm_core::{AccessProbe, AtRest, TargetId};
 use isotherm_probes::bpf::BpfProbe;
 
 use crate::survey::{counts, settle, survey};
