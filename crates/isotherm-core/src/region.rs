@@ -569,7 +569,7 @@ mod tests {
         assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 7);
         let mut hot = region(0..1, 20, 30);
         hot.reset();
-        assert_eq!((age(&hot, &[(0, 0), (4096, 0)]), age(&hot, &[(0, 4096), (4096, 0)])), (7, 30));
+        assert_eq!((age(&hot, &[(0, 4096), (0, 0)]), age(&hot, &[(0, 4096), (4096, 0)])), (7, 30));
     }
 
     #[test]

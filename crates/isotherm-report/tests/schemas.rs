@@ -46,9 +46,10 @@ fn fields(value: &Value) -> Vec<&str> {
 #[test]
 fn the_documented_fields_exist() {
     let wss = &json(Kind::Wss)[0];
-    let names = ["counted_once", "group_by", "groups", "interval_max_ns", "interval_min_ns", "marks"];
-    let others = ["over_time", "pace", "percentiles", "source", "total_over_time", "warnings", "window_ns"];
-    assert_eq!(fields(wss), [&names[..], &others].concat());
+    let names = ["counted_once", "group_by", "groups", "high_percentiles", "interval_max_ns", "interval_min_ns"];
+    let more = ["low_percentiles", "marks", "over_time", "pace", "percentiles"];
+    let others = ["source", "total_over_time", "warnings", "window_ns"];
+    assert_eq!(fields(wss), [&names[..], &more, &others].concat());
     let mut percentiles = fields(&wss["percentiles"]);
     percentiles.sort_by_key(|p| p.parse::<u32>().unwrap());
     assert_eq!(percentiles, ["0", "25", "50", "75", "90", "99", "100"]);

@@ -118,6 +118,14 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     if !wss.counts_once() {
         notes.push("what several targets share counts once for each of them".into());
     }
+    let again = wss.counted_again();
+    if wss.targets() > 1 && again > 0 {
+        notes.push(format!(
+            "what several targets share counts once here, and for each of them where they are listed: together {} more \
+             (median)",
+            median(again)
+        ));
+    }
     notes
 }
 

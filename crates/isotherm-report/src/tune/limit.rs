@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::units;
 
 use super::advice::{Advice, Topic};
-use super::facts::{Facts, UNKNOWN_SWAP};
+use super::facts::{Facts, UNKNOWN_CGROUP, UNKNOWN_SWAP};
 use super::surroundings::Cgroup;
 
 /// The part of the working set that is added to it. The limit counts also page cache and memory of the kernel, which no
@@ -51,6 +51,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     let idle_file = window.idle.and_then(|idle| idle.file_bytes).unwrap_or(0);
     // Without swap, only mappings of files can make room.
     let no_swap = facts.no_swap().ok_or(UNKNOWN_SWAP)?;
+    let cgroup = facts.surroundings.cgroup.as_ref().ok_or(UNKNOWN_CGROUP)?;
     let needed = match no_swap {
         true => window.peak_needed_bytes.max(most.saturating_sub(idle_file)),
         false => window.peak_needed_bytes,
@@ -99,7 +100,6 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
         units::bytes(most),
     );
     let mut unknown = vec![format!("What is used less often than every {length} would be read back when it is used.")];
-    let cgroup = facts.surroundings.cgroup.as_ref();
     unknown.extend(cgroup_notes(cgroup));
     let figures = BTreeMap::from([
         ("limit_bytes", limit),
@@ -120,10 +120,7 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
 }
 
 /// What a reader has to know about the cgroup.
-fn cgroup_notes(cgroup: Option<&Cgroup>) -> Vec<String> {
-    let Some(cgroup) = cgroup else {
-        return vec!["The cgroup of the target is not known.".into()];
-    };
+fn cgroup_notes(cgroup: &Cgroup) -> Vec<String> {
     let mut notes = vec![];
     if cgroup.version == 1 {
         notes.push("memory.high needs cgroups of version 2; memory is accounted by version 1 here.".into());
@@ -148,8 +145,8 @@ fn cgroup_notes(cgroup: Option<&Cgroup>) -> Vec<String> {
 }
 
 /// The command that sets the limit: on the cgroup if the targets have one to themselves.
-fn command(cgroup: Option<&Cgroup>, mebibytes: u64) -> String {
-    let own = cgroup.filter(|cgroup| {
+fn command(cgroup: &Cgroup, mebibytes: u64) -> String {
+    let own = Some(cgroup).filter(|cgroup| {
         cgroup.version == 2 && cgroup.path != "/" && cgroup.other_processes == Some(0) && is_plain(&cgroup.path)
     });
     let unit = own
@@ -202,7 +199,13 @@ mod tests {
 
     fn swap(free: u64) -> Surroundings {
         let swap = Some(Swap { total_bytes: 1 << 30, free_bytes: free });
-        Surroundings { swap, ..Surroundings::default() }
+        Surroundings { swap, cgroup: Some(Cgroup::default()), ..Surroundings::default() }
+    }
+
+    #[test]
+    fn no_limit_is_advised_for_a_cgroup_that_is_not_known() {
+        let reason = on(&found(400 * MIB), &Surroundings { cgroup: None, ..swap(1 << 30) }).unwrap_err();
+        assert!(reason.starts_with("the cgroup that the targets have in common"), "{reason}");
     }
 
     #[test]
@@ -248,7 +251,7 @@ mod tests {
             other_processes: Some(0),
             ..Cgroup::default()
         };
-        let of = |cgroup: Cgroup| command(Some(&cgroup), 64);
+        let of = |cgroup: Cgroup| command(&cgroup, 64);
         assert_eq!(of(own.clone()), "systemctl set-property --runtime 'redis.service' MemoryHigh=64M");
         let directory = Some("/sys/fs/cgroup/a".into());
         let plain = Cgroup { path: "/a".into(), directory, ..own.clone() };
@@ -262,7 +265,7 @@ mod tests {
         ] {
             assert_eq!(of(other), generic);
         }
-        let notes = cgroup_notes(Some(&Cgroup { other_processes: Some(3), ..own }));
+        let notes = cgroup_notes(&Cgroup { other_processes: Some(3), ..own });
         assert_eq!(
             notes,
             ["3 other processes are in the cgroup /system.slice/redis.service, and would need room as well."]

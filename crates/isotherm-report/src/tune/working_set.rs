@@ -21,7 +21,8 @@ pub struct WorkingSet {
     pub source: Basis,
     /// Whether each page counts once.
     pub counted_once: bool,
-    /// The time from the first survey to the last. `None` without surveys.
+    /// The time from the first survey to the last, or for how long the panel was watched where surveys do not know all
+    /// memory, if that is longer. `None` without surveys.
     pub covered_ns: Option<u64>,
     /// The survey interval; without surveys the aggregation interval.
     pub interval_ns: u64,
@@ -127,6 +128,10 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
     }
     let least = by_interval.window.mul_f64(DISTINCT);
     let panel = last_panel(source, selection)?.filter(|_| !last.is_known());
+    if let Some(panel) = &panel {
+        let observed = panel.observed.as_nanos() as u64;
+        found.covered_ns = found.covered_ns.max(Some(observed));
+    }
     let idle = |place: usize| match &panel {
         Some(panel) => last.idle_by(panel, place),
         None => last.idle(|sums| sums.within[place]),

@@ -10,7 +10,7 @@ mod percentiles;
 mod sampled;
 mod surveyed;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use isotherm_core::{Estimate, TargetId, units};
@@ -175,6 +175,16 @@ impl Wss {
             }
         }
         sums
+    }
+
+    /// How much more the targets have together than the total, because what they share counts for each of them: the
+    /// median over time. 0 also if that is not known.
+    pub(crate) fn counted_again(&self) -> u64 {
+        let each: BTreeMap<Duration, u64> =
+            self.sums_of(|_| true).iter().map(|sum| (sum.time, sum.amount.bytes)).collect();
+        let more = |total: &Total| Some((each.get(&total.time)?.checked_sub(total.amount.bytes)?, total.span));
+        let more = self.once.iter().flatten().filter_map(more);
+        Percentiles::weighted(more.map(|(bytes, span)| (bytes, span.as_secs_f64())).collect()).median()
     }
 
     /// Whether each page counts once in the sums.
