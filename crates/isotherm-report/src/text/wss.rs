@@ -48,7 +48,8 @@ pub(crate) fn wss(
             let styled = terminal.paint(&text, Some(ACCENT), None);
             let mut cells = vec![p.to_string().into(), units::bytes(bytes).into()];
             if let Some((low, high)) = &bounds {
-                cells.push(units::bounds(low.0[nth], high.0[nth]).into());
+                let (low, high) = (low.0[nth], high.0[nth]);
+                cells.push(if low < high { units::bounds(low, high).into() } else { "exact".into() });
             }
             cells.push(Cell::painted(text, styled));
             cells
@@ -94,20 +95,18 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
         }
         notes.push(note);
     }
-    let band = [wss.percentiles_of(|amount| amount.low_bytes), wss.percentiles_of(|amount| amount.high_bytes)];
-    if let ([Some(low), Some(high)], Basis::Survey) = (&band, wss.basis) {
-        notes.push(format!(
-            "estimated from a random part of the pages where surveys do not know all of them: {} to {} (median of the \
-             bounds, 95 %; docs/survey.md)",
-            median(low.median()),
-            median(high.median())
-        ));
-    } else if let [Some(low), Some(high)] = band {
-        notes.push(format!(
+    match (wss.percentiles_of_bounds(), wss.basis) {
+        (Some(_), Basis::Survey) => notes.push(
+            "estimated from a random part of the pages where surveys do not know all of them, with bounds that hold in 19 \
+             of 20 cases (docs/survey.md)"
+                .into(),
+        ),
+        (Some((low, high)), Basis::Samples) => notes.push(format!(
             "error band of the median, 95 %: {} to {}; a survey would tell exactly (record with --survey auto)",
             median(low.median()),
             median(high.median())
-        ));
+        )),
+        (None, Basis::Survey | Basis::Samples) => {}
     }
     if let Some(interval) = wss.longer_interval() {
         notes.push(format!("estimated from surveys {} apart (docs/survey.md)", units::duration(interval)));
