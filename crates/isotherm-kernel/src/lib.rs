@@ -21,6 +21,7 @@
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
 
+mod births;
 pub mod cgroup;
 pub mod clear_refs;
 mod elsewhere;

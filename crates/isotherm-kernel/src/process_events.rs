@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 use socket2::{SockFilter, SockRef};
 
@@ -21,6 +22,7 @@ const BEGUN: u32 = 1;
 const EXECUTED: u32 = 2;
 const CHANGED_USER: u32 = 4;
 const CHANGED_NAME: u32 = 0x200;
+const ENDED: u32 = 0x8000_0000;
 
 /// The lengths of the headers of a message: those of netlink and of the connector.
 const NETLINK: usize = 16;
@@ -35,8 +37,11 @@ const BEGUN_PROCESS: usize = BEGUN_THREAD + 4;
 
 /// A message has fewer bytes.
 const LONGEST: usize = 256;
-/// At most this many messages are taken at a time. The kernel keeps about 300, and drops what does not fit.
-const AT_A_TIME: usize = 1024;
+/// At most this many messages are taken at a time.
+const AT_A_TIME: usize = 8192;
+/// The kernel keeps messages that take so many bytes, about 5,000, and drops what does not fit. Those of processes that
+/// begin and end take nearly 1 KiB each.
+const ROOM: usize = 4 << 20;
 
 /// Events of all processes of the machine, from when this was opened.
 ///
@@ -44,11 +49,22 @@ const AT_A_TIME: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct ProcessEvents(OwnedFd);
 
+/// The begin or the end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// `parent` has started `child`.
+    Begun { parent: u32, child: u32 },
+    /// The process with this ID has ended, or its first thread has.
+    Ended(u32),
+}
+
 /// What was heard of processes.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The IDs of the processes that something happened to.
+    /// The IDs of the processes that something happened to, apart from their end.
     pub(crate) pids: BTreeSet<u32>,
+    /// Which processes have begun and ended, in their order.
+    pub(crate) lives: Vec<Life>,
     /// Whether no event is missing.
     pub(crate) is_all: bool,
 }
@@ -64,6 +80,8 @@ impl ProcessEvents {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::CONNECTOR))?;
         // All other events wake nobody and take no room.
         SockRef::from(&socket).attach_filter(&wanted())?;
+        // Without the right to have so much, there is room for about 300.
+        let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
         bind(&socket, &SocketAddrNetlink::new(0, PROCESSES))?;
         let events = Self(socket);
         events.ask(LISTEN)?;
@@ -73,10 +91,16 @@ impl ProcessEvents {
     /// The processes that something happened to since the last call.
     pub(crate) fn take(&self) -> Heard {
         let mut message = [0; LONGEST];
-        let mut heard = Heard { pids: BTreeSet::new(), is_all: true };
+        let mut heard = Heard { pids: BTreeSet::new(), lives: Vec::new(), is_all: true };
         for _ in 0..AT_A_TIME {
             match recv(self.0.as_fd(), &mut message, RecvFlags::empty()) {
-                Ok((len, _)) => heard.pids.extend(process(&message[..len])),
+                Ok((len, _)) => {
+                    let life = life(&message[..len]);
+                    heard.lives.extend(life);
+                    if !matches!(life, Some(Life::Ended(_))) {
+                        heard.pids.extend(process(&message[..len]));
+                    }
+                }
                 Err(rustix::io::Errno::AGAIN) => return heard,
                 // Events were dropped, or cannot be read.
                 Err(error) => {
@@ -119,14 +143,23 @@ fn process(message: &[u8]) -> Option<u32> {
     number(message, if number(message, WHAT)? == BEGUN { BEGUN_PROCESS } else { PROCESS })
 }
 
+/// Which process has begun or ended, if the message is about that.
+fn life(message: &[u8]) -> Option<Life> {
+    match number(message, WHAT)? {
+        BEGUN => Some(Life::Begun { parent: number(message, PROCESS)?, child: number(message, BEGUN_PROCESS)? }),
+        ENDED => Some(Life::Ended(number(message, PROCESS)?)),
+        _ => None,
+    }
+}
+
 /// A number of a message. `None` if the message is too short.
 fn number(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*message.get(at..)?.first_chunk()?))
 }
 
 /// A program of the socket filter that takes the messages that a process, not one of its other threads, has begun,
-/// executed a program, or changed its name or user.
-fn wanted() -> [SockFilter; 15] {
+/// executed a program, changed its name or user, or ended.
+fn wanted() -> [SockFilter; 16] {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X};
     let step = |code: u32, if_true: u8, if_false: u8, k: u32| SockFilter::new(code as u16, if_true, if_false, k);
     let load = |at: usize| step(BPF_LD | BPF_W | BPF_ABS, 0, 0, at as u32);
@@ -134,10 +167,11 @@ fn wanted() -> [SockFilter; 15] {
     let equals = |what: u32, if_true, if_false| step(BPF_JMP | BPF_JEQ | BPF_K, if_true, if_false, what.to_be());
     [
         load(WHAT),
-        equals(BEGUN, 3, 0),
-        equals(EXECUTED, 6, 0),
-        equals(CHANGED_USER, 5, 0),
-        equals(CHANGED_NAME, 4, 9),
+        equals(BEGUN, 4, 0),
+        equals(EXECUTED, 7, 0),
+        equals(CHANGED_USER, 6, 0),
+        equals(CHANGED_NAME, 5, 0),
+        equals(ENDED, 4, 9),
         load(BEGUN_THREAD),
         step(BPF_MISC | BPF_TAX, 0, 0, 0),
         load(BEGUN_PROCESS),

@@ -3,12 +3,14 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddressSpace, BoxError, Layout, MOST_JOIN, TargetId, TargetSpace, chain};
 
 use crate::TargetError;
+use crate::births::Births;
 use crate::ends::Ends;
 use crate::listing::{PidNamespace, ROOT, parent, process_ids};
 use crate::member::{Activity, Member, Update};
@@ -24,6 +26,8 @@ pub struct ProcessTable {
     /// Tells which of the members have ended.
     ends: Arc<Ends>,
     news: Arc<Mutex<Vec<String>>>,
+    /// How many processes have begun and ended without becoming members, as far as that was not taken.
+    unseen: Arc<AtomicU64>,
 }
 
 /// At most this much news waits to be taken.
@@ -45,6 +49,12 @@ impl ProcessTable {
     /// moment, that are no longer watched although they live, or that did not join.
     pub fn take_news(&self) -> Vec<String> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes how many processes of the selection have begun and ended since the last call without becoming members. The
+    /// kernel reports them to root. It drops some if many begin at once, so that there may have been more.
+    pub fn take_unseen(&self) -> u64 {
+        self.unseen.swap(0, Ordering::Relaxed)
     }
 
     fn tell(&self, news: String) {
@@ -77,6 +87,8 @@ pub struct Processes {
     told_too_many: bool,
     /// The processes of the machine whose parents are known not to be in the table.
     others: HashSet<u32>,
+    /// The processes that have begun and are no members yet.
+    births: Births,
     /// Which of the members share one address space.
     shared: SharedSpaces,
     /// Members with children that did not join, and may join later.
@@ -112,8 +124,8 @@ impl Processes {
 
     /// Monitors the processes of a selection. Those that belong to it later join as they appear.
     ///
-    /// A descendant is missed if its parent ended before a reading found the descendant, because the kernel gives it
-    /// another parent then.
+    /// Without `CAP_NET_ADMIN`, a descendant is missed if its parent ended before a reading found the descendant,
+    /// because the kernel gives it another parent then, and does not report who has started it.
     ///
     /// # Errors
     /// Fails if a process that is named by its ID cannot be monitored, if no process or more than [`Selection::most`]
@@ -147,6 +159,7 @@ impl Processes {
             room: usize::MAX,
             told_too_many: false,
             others: HashSet::new(),
+            births: Births::default(),
             shared: SharedSpaces::default(),
             unfinished: BTreeSet::new(),
             last_read: None,
@@ -265,6 +278,8 @@ impl AddressSpace for Processes {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let table = self.process_table.clone();
         let mut members = table.members();
+        // A parent may have ended since.
+        self.hear_of_births(&members);
         self.leave(&mut members)?;
         self.leave_by_cgroup(&mut members);
         let activities: Vec<_> = members.iter_mut().map(|(&id, member)| (id, member.activity())).collect();
@@ -312,6 +327,7 @@ impl AddressSpace for Processes {
         if self.finder.selection().is_open() && !self.has_looks {
             self.find_selected(&mut members);
         }
+        self.find_orphans(&mut members);
         self.find_shared(&mut members, &other_programs);
         let mut spaces = spaces(&members);
         if self.leader.is_some_and(|leader| !members.contains_key(&leader)) {
@@ -394,6 +410,30 @@ impl Processes {
                 members.remove(&id);
             }
         }
+    }
+
+    /// Takes in which processes have begun and ended. Counts those that were never members.
+    fn hear_of_births(&mut self, members: &BTreeMap<TargetId, Member>) {
+        let belonging = self.finder.selection().belonging();
+        let lives = self.finder.take_lives();
+        let ended = self.births.take(&lives, belonging, |pid| with_pid(members, pid).is_some());
+        self.process_table.unseen.fetch_add(ended, Ordering::Relaxed);
+    }
+
+    /// Adds the descendants whose parents have ended before they were found.
+    fn find_orphans(&mut self, members: &mut BTreeMap<TargetId, Member>) {
+        let waiting = self.births.waiting(|pid| with_pid(members, pid).is_some());
+        if self.finder.selection().children {
+            for pid in waiting {
+                // One without memory is about to end.
+                let is_refused = self.join(members, pid) == Ok(None) && self.kept_out.contains_key(&pid);
+                if is_refused || self.finder.excepts(pid) {
+                    self.births.forget(pid);
+                }
+            }
+        }
+        let ended = self.births.check(Instant::now());
+        self.process_table.unseen.fetch_add(ended, Ordering::Relaxed);
     }
 
     /// Adds the processes that belong to the selection by now. Returns those that are new.
@@ -554,4 +594,47 @@ fn space(&id: &TargetId, member: &Member) -> TargetSpace {
 fn with_pid(members: &BTreeMap<TargetId, Member>, pid: u32) -> Option<TargetId> {
     let all = TargetId::process(pid, Duration::ZERO)..=TargetId::process(pid, Duration::MAX);
     members.range(all).next().map(|(&id, _)| id)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    use isotherm_testing::or_skip;
+
+    use super::*;
+    use crate::process_events::ProcessEvents;
+
+    #[test]
+    fn descendants_that_end_at_once_are_counted_and_those_of_parents_that_have_ended_join() {
+        // Only root may listen.
+        or_skip!(ProcessEvents::open());
+        let script = "while read line; do eval \"$line\"; echo done; done";
+        let mut shell = Command::new("sh");
+        let mut shell = shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (pid, mut input) = (shell.id(), shell.stdin.take().unwrap());
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        let mut run = |line: &str| {
+            writeln!(input, "{line}").unwrap();
+            lines.next().unwrap().unwrap()
+        };
+        let mut processes = Processes::new([pid], true).unwrap();
+        let table = processes.process_table();
+        processes.read_targets().unwrap();
+        run("for n in 1 2 3 4 5 6 7; do /bin/true; done");
+        processes.read_targets().unwrap();
+        assert_eq!(table.take_unseen(), 7);
+        assert_eq!(table.take_unseen(), 0);
+        // The shell in between ends, and its child goes on.
+        let orphan: u32 = run("sh -c 'sleep 600 >/dev/null & echo $!'").parse().unwrap();
+        // Its end was waited for.
+        assert_eq!(run(""), "done");
+        let is_watched = processes.read_targets().unwrap().iter().any(|space| space.id.pid() == Some(orphan));
+        run(&format!("kill {orphan}"));
+        drop(input);
+        shell.wait().unwrap();
+        assert!(is_watched, "{orphan}");
+    }
 }

@@ -24,12 +24,15 @@ pub enum MissedKind {
     Calls,
     /// Notices to the user, which a recording does not have.
     Notices,
+    /// Processes that came and went before anything was found in them. They are not missing because the recorder could
+    /// not keep up: they lived too short.
+    Processes,
 }
 
 impl MissedKind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Snapshots, Self::Surveys, Self::Activities, Self::Marks, Self::Calls, Self::Notices];
+    pub const ALL: [Self; 7] =
+        [Self::Snapshots, Self::Surveys, Self::Activities, Self::Marks, Self::Calls, Self::Notices, Self::Processes];
 
     /// The name of the kind.
     pub const fn name(self) -> &'static str {
@@ -40,6 +43,7 @@ impl MissedKind {
             Self::Marks => "marks",
             Self::Calls => "calls",
             Self::Notices => "notices",
+            Self::Processes => "processes",
         }
     }
 
@@ -52,6 +56,7 @@ impl MissedKind {
             Self::Marks => ("mark", "marks"),
             Self::Calls => ("call that mapped memory", "calls that mapped memory"),
             Self::Notices => ("notice", "notices"),
+            Self::Processes => ("process", "processes"),
         };
         format!("{} {}", isotherm_core::units::count(count), if count == 1 { one } else { many })
     }
@@ -60,25 +65,35 @@ impl MissedKind {
 /// What the counts of each kind mean, in words. `None` if nothing is missing.
 pub fn missed_words(counts: &BTreeMap<MissedKind, u64>) -> Option<String> {
     const WHY: &str = "because the recorder could not keep up";
-    let some = counts.iter().filter(|(kind, count)| **count > 0 && **kind != MissedKind::Activities);
-    let lost: Vec<String> = some.map(|(kind, count)| kind.counted(*count)).collect();
-    let joined = counts.get(&MissedKind::Activities).copied().filter(|count| *count > 0);
-    let joined = joined.map(|count| {
-        let so_many = MissedKind::Activities.counted(count);
-        format!("{so_many} {} added up into later ones", if count == 1 { "was" } else { "were" })
-    });
-    Some(match (&lost[..], joined) {
-        ([], None) => return None,
-        ([], Some(joined)) => format!("{joined}, {WHY}"),
-        ([one], joined) => sentence(&format!("missing from the recording: {one}, {WHY}"), joined),
-        ([others @ .., last], joined) => {
-            sentence(&format!("missing from the recording: {} and {last}, {WHY}", others.join(", ")), joined)
+    let (mut lost, mut joined, mut short) = (Vec::new(), None, None);
+    for (&kind, &count) in counts.iter().filter(|(_, count)| **count > 0) {
+        let counted = kind.counted(count);
+        let were = if count == 1 { "was" } else { "were" };
+        match kind {
+            MissedKind::Activities => joined = Some(format!("{counted} {were} added up into later ones")),
+            MissedKind::Processes => {
+                short = Some(format!("{counted} came and went unobserved, and {were} counted in no figure"));
+            }
+            MissedKind::Snapshots
+            | MissedKind::Surveys
+            | MissedKind::Marks
+            | MissedKind::Calls
+            | MissedKind::Notices => lost.push(counted),
         }
-    })
-}
-
-fn sentence(lost: &str, joined: Option<String>) -> String {
-    joined.map_or_else(|| lost.to_owned(), |joined| format!("{lost}; {joined}"))
+    }
+    let lost = match &lost[..] {
+        [] => joined.map(|joined| format!("{joined}, {WHY}")),
+        [all @ ..] => {
+            let list = match all {
+                [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+                all => all.concat(),
+            };
+            let joined = joined.map_or_else(String::new, |joined| format!("; {joined}"));
+            Some(format!("missing from the recording: {list}, {WHY}{joined}"))
+        }
+    };
+    let sentences: Vec<String> = lost.into_iter().chain(short).collect();
+    Some(sentences.join("; ")).filter(|text| !text.is_empty())
 }
 
 /// Things of one kind that a receiver of a run could not take in.

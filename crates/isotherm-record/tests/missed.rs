@@ -116,4 +116,8 @@ fn nothing_is_said_where_nothing_is_missing() {
     assert_eq!(missed_words(&[(MissedKind::Marks, 0)].into()), None);
     let one = missed_words(&[(MissedKind::Activities, 1)].into()).unwrap();
     assert_eq!(one, "1 activity of schemes was added up into later ones, because the recorder could not keep up");
+    let short = missed_words(&[(MissedKind::Processes, 1934), (MissedKind::Surveys, 1)].into()).unwrap();
+    let missing = "missing from the recording: 1 survey, because the recorder could not keep up";
+    let unobserved = "1,934 processes came and went unobserved, and were counted in no figure";
+    assert_eq!(short, format!("{missing}; {unobserved}"));
 }

@@ -152,7 +152,7 @@ pub enum Severity {
     Warning,
 }
 
-/// The events that one sink did not get.
+/// The events that one sink did not get, and the processes that were not observed.
 ///
 /// What is in force (targets, attributes, schemes, the pace) is not among them: the newest of each follows. Neither is
 /// what schemes did: activities are added up.
@@ -171,6 +171,12 @@ impl Missed {
             Some(known) => (known.time, known.count) = (known.time.max(time), known.count.saturating_add(count)),
             None => self.counts.push(isotherm_record::Missed { time, kind, count }),
         }
+    }
+
+    /// Adds what another one has missed.
+    pub(crate) fn add(&mut self, other: &Self) {
+        other.counts.iter().for_each(|other| self.count(other.kind, other.time, other.count));
+        self.cost.add(&other.cost);
     }
 
     /// Whether nothing was missed.

@@ -47,6 +47,7 @@ mod survey;
 mod suspended;
 mod targets;
 pub mod tiering;
+mod unobserved;
 mod usage;
 mod watched;
 

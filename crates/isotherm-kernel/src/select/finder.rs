@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::container::Containers;
 use super::{Facts, Selection};
 use crate::listing::{ROOT, process_ids};
-use crate::process_events::ProcessEvents;
+use crate::process_events::{Life, ProcessEvents};
 
 /// A process that does not belong to the selection may call execve(2), change its user or its cgroup, or grow. So it is
 /// checked again, soon after it has appeared, and then less and less often. If the kernel reports what the process
@@ -32,6 +32,8 @@ pub(crate) struct Finder {
     listed: Option<Instant>,
     /// Tells what processes do. `None` if the kernel does not.
     events: Option<ProcessEvents>,
+    /// Which processes have begun and ended since that was [taken](Self::take_lives).
+    lives: Vec<Life>,
 }
 
 /// A process that does not belong to the selection.
@@ -45,7 +47,7 @@ struct Other {
 
 impl Finder {
     pub(crate) fn new(selection: Selection) -> Self {
-        let events = if selection.is_open() { ProcessEvents::open().ok() } else { None };
+        let events = if selection.is_open() || selection.children { ProcessEvents::open().ok() } else { None };
         Self {
             selection,
             containers: Containers::new(Path::new(ROOT)),
@@ -53,6 +55,7 @@ impl Finder {
             others: HashMap::new(),
             listed: None,
             events,
+            lives: Vec::new(),
         }
     }
 
@@ -130,6 +133,14 @@ impl Finder {
         Ok(found)
     }
 
+    /// Takes which processes have begun and ended since the last call, in their order, as far as the kernel reports it.
+    pub(crate) fn take_lives(&mut self) -> Vec<Life> {
+        if let Some(events) = self.events.as_ref().filter(|_| !self.selection.is_open()) {
+            self.lives.extend(events.take().lives);
+        }
+        std::mem::take(&mut self.lives)
+    }
+
     /// Makes the processes due that something happened to since the last time.
     fn hear(&mut self, now: Instant) {
         let Some(events) = &self.events else {
@@ -137,6 +148,7 @@ impl Finder {
             return;
         };
         let heard = events.take();
+        self.lives.extend(heard.lives);
         if !heard.is_all {
             self.listed = None;
         }

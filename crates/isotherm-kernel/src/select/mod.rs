@@ -13,6 +13,7 @@ use container::Containers;
 pub(crate) use facts::Facts;
 pub(crate) use finder::Finder;
 
+use crate::births::Belonging;
 use crate::cgroup::Hierarchy;
 use crate::listing::{parent, process_ids};
 use crate::pattern::{Glob, NamePattern};
@@ -178,6 +179,16 @@ impl Selection {
                 Selector::Pid(_) | Selector::Name(_) | Selector::User(_) | Selector::All => true,
                 Selector::Command(_) | Selector::Cgroup(_) | Selector::Unit(_) | Selector::Container(_) => false,
             })
+    }
+
+    /// Which of the processes that have begun belong to the selection.
+    pub(crate) fn belonging(&self) -> Belonging {
+        let all = self.any.iter().any(|selector| matches!(selector, Selector::All));
+        match (all && self.except.is_empty() && self.least_resident == 0, self.children) {
+            (true, _) => Belonging::All,
+            (false, true) => Belonging::Descendants,
+            (false, false) => Belonging::Unknown,
+        }
     }
 
     /// Whether a process is excepted.

@@ -38,8 +38,9 @@ impl Held {
                 self.events.retain(|held| std::mem::discriminant(held) != kind);
                 self.events.push(event);
             }
-            // A queue makes the one, and always takes the other.
-            Event::Missed(_) | Event::End(_) => {}
+            Event::Missed(found) => missed.add(&found),
+            // A queue always takes it.
+            Event::End(_) => {}
         }
     }
 

@@ -18,6 +18,7 @@ use rand_pcg::Pcg64Mcg;
 use super::{Outlet, Source};
 use crate::pace::{CpuMeter, LookPace, PaceReports};
 use crate::targets::{InfoReader, LiveTargets};
+use crate::unobserved::Unobserved;
 use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
 
 /// Watches the targets through a probe.
@@ -110,6 +111,9 @@ impl Source for MonitorSource {
             }
         };
         monitor.end()?;
+        driver.unobserved.look(&driver.processes);
+        let missed = driver.unobserved.take(start.elapsed(), true);
+        missed.into_iter().for_each(|missed| outlet.send(Event::Missed(missed)));
         Ok(reason)
     }
 }
@@ -131,6 +135,7 @@ struct Driver {
     much_unknown: bool,
     /// How often new targets are looked for. `None` if there can be none.
     looks: Option<LookPace>,
+    unobserved: Unobserved,
 }
 
 /// With a larger share of unknown memory, surveys do not clear what they would without a budget.
@@ -151,6 +156,7 @@ impl Driver {
             surveys_follow,
             much_unknown: false,
             looks: targets.are_open().then(|| LookPace::new(if pace.has_budget { pace.budget.cpu } else { 1.0 })),
+            unobserved: Unobserved::default(),
         }
     }
 
@@ -176,6 +182,13 @@ impl Driver {
         }
         let Found { snapshot, survey, panel } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
+        if work.updated || work.looked || now.is_zero() {
+            self.unobserved.look(&self.processes);
+        }
+        let found = snapshot.iter().flat_map(|record| &record.snapshot.targets).map(|target| target.id);
+        let surveyed = survey.iter().flat_map(|record| &record.survey.targets).map(|target| target.id);
+        self.unobserved.observed(found.chain(surveyed));
+        self.unobserved.take(now, false).into_iter().for_each(|missed| outlet.send(Event::Missed(missed)));
         let mut settled = None;
         if let Some(mut record) = snapshot {
             if let Some(attributes) = self.pacer.aggregated(&record.snapshot, monitor.attributes()) {
