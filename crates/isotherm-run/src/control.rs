@@ -1,6 +1,6 @@
 //! Commands to a run, from any thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use isotherm_core::Attributes;
 use isotherm_core::scheme::Scheme;
@@ -18,6 +18,8 @@ pub struct Control {
     pending: Arc<Mutex<Pending>>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) marks: Arc<Marks>,
+    /// Why there is no recording any longer, if there was one.
+    lost_recording: Arc<OnceLock<String>>,
 }
 
 /// Commands that the source has not taken yet.
@@ -39,6 +41,7 @@ impl Control {
             pending: Arc::default(),
             mailbox: Arc::default(),
             marks: Arc::default(),
+            lost_recording: Arc::default(),
         })
     }
 
@@ -84,6 +87,17 @@ impl Control {
     /// If there is no text, the run has too many marks, or it is over.
     pub fn mark(&self, text: impl AsRef<[u8]>) -> Result<(), MarkError> {
         self.marks.make(text.as_ref())
+    }
+
+    /// Notes that the run goes on without its recording, and why.
+    pub(crate) fn lose_recording(&self, why: String) {
+        // The first reason stays.
+        let _ = self.lost_recording.set(why);
+    }
+
+    /// Why there is no recording any longer. `None` if there is one, or was none.
+    pub(crate) fn lost_recording(&self) -> Option<&str> {
+        self.lost_recording.get().map(String::as_str)
     }
 
     pub(crate) fn stop_signal(&self) -> Stop {

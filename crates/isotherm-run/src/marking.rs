@@ -105,7 +105,10 @@ fn serve(mut stream: UnixStream, recording: &Path, control: &Control) -> io::Res
         // The client looked for another recording.
         return Ok(());
     }
-    let answer = control.mark(text).map_or_else(|refused| refused.to_string(), |()| TAKEN.into());
+    let answer = match control.lost_recording() {
+        Some(why) => format!("it is written no longer: {why}"),
+        None => control.mark(text).map_or_else(|refused| refused.to_string(), |()| TAKEN.into()),
+    };
     stream.write_all(answer.as_bytes())
 }
 

@@ -8,7 +8,7 @@ use isotherm_core::{BoxError, Budget, Granularity};
 use isotherm_kernel::{Host, unix_ns};
 use isotherm_record::{Cost, Header, MissedKind, Recorder, SnapshotRecord};
 
-use crate::delivery::{EventSink, Need, Sinks};
+use crate::delivery::{EventSink, Need, RECORDING, Sinks};
 use crate::properties::{AUTO, FIXED, Properties};
 use crate::usage::Usage;
 use crate::{Event, Missed};
@@ -60,7 +60,7 @@ impl RecordingSink {
     /// Becomes a sink of the run; returns where the summary of the recording will be.
     pub(crate) fn add_to(self, sinks: &mut Sinks, need: Need) -> RecordingSlot {
         let summary = Arc::clone(&self.summary);
-        sinks.add("recording", need, Box::new(self));
+        sinks.add(RECORDING, need, Box::new(self));
         summary
     }
 }

@@ -18,6 +18,9 @@ use queue::{CAPACITY, Queue};
 
 pub(crate) use queue::Overflow;
 
+/// The name of the sink that records.
+pub(crate) const RECORDING: &str = "recording";
+
 /// Takes the events of a run, on a thread of its own.
 ///
 /// A closure `FnMut(&Event) -> Result<(), BoxError>` is a sink.
@@ -154,6 +157,9 @@ impl NamedSink {
                     control.stop();
                 }
                 Need::Optional => {
+                    if self.name == RECORDING {
+                        control.lose_recording(chain(&error));
+                    }
                     delivery.send(Event::Notice(Notice::detached(&self.name, &chain(&error))));
                     delivery.failures().detached.push(Arc::new(error));
                 }
@@ -262,7 +268,28 @@ impl SinkThreads {
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use super::*;
-    use crate::{EndReason, NoticeKind, Severity};
+    use crate::{EndReason, MarkSocket, NoticeKind, RunningRecording, Severity};
+
+    #[test]
+    fn a_recording_that_is_given_up_takes_no_marks_and_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rec");
+        let control = Control::new().unwrap();
+        let _socket = MarkSocket::open(&path, control.clone()).unwrap();
+        let mark = || {
+            let running = RunningRecording::all().unwrap().into_iter().find(|running| running.is_at(&path));
+            running.unwrap().mark(b"here").map_err(|error| error.to_string())
+        };
+        assert_eq!(mark(), Ok(()));
+        let mut sinks = Sinks::default();
+        sinks.add(RECORDING, Need::Optional, Box::new(|_: &Event| -> Result<(), BoxError> { Err("no space".into()) }));
+        let (delivery, threads) = sinks.start(Overflow::Miss, &control).unwrap();
+        delivery.send(Event::End(EndReason::Finished));
+        delivery.end();
+        threads.join().unwrap();
+        let why = "its recorder refused it: it is written no longer: the sink \"recording\" failed: no space";
+        assert_eq!(mark(), Err(why.into()));
+    }
 
     #[test]
     fn the_others_are_told_at_once_of_an_optional_sink_that_failed() {
