@@ -49,7 +49,7 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
     let [outcome] = apply(&mut actuator, &target, Action::PageOut, &[target.memory])[..] else { panic!() };
     let after = target.kib("Rss:");
     // A page that waits in a CPU's batch may be unmapped, and stays in the cache.
-    let freed = SIZE as u64 - cached(&path);
+    let freed = SIZE as u64 - cached(&std::fs::File::open(&path).unwrap());
     assert_eq!((outcome.applied, outcome.refusal), (freed, None), "only what was freed is counted");
     // The kernel leaves out pages that wait in a CPU's batch.
     assert!(before == SIZE as u64 / 1024 && after < before / 2, "{before} {after}");
@@ -59,15 +59,13 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
 
 /// The bytes of a file of `SIZE` bytes that are in memory.
 #[allow(unsafe_code)]
-fn cached(path: &std::path::Path) -> u64 {
-    let file = std::fs::File::open(path).unwrap();
+fn cached(file: &std::fs::File) -> u64 {
     let mut pages = vec![0_u8; SIZE / PAGE_SIZE as usize];
     // SAFETY: the kernel chooses the address of the mapping, to which nothing refers and which is unmapped at the end.
     // `pages` has a byte for each page of it, and is borrowed for the call.
     unsafe {
         let flags = rustix::mm::MapFlags::SHARED;
-        let memory =
-            rustix::mm::mmap(std::ptr::null_mut(), SIZE, rustix::mm::ProtFlags::READ, flags, &file, 0).unwrap();
+        let memory = rustix::mm::mmap(std::ptr::null_mut(), SIZE, rustix::mm::ProtFlags::READ, flags, file, 0).unwrap();
         assert_eq!(libc::mincore(memory, SIZE, pages.as_mut_ptr()), 0);
         rustix::mm::munmap(memory, SIZE).unwrap();
     }
@@ -76,21 +74,37 @@ fn cached(path: &std::path::Path) -> u64 {
 
 #[test]
 fn changed_memory_of_a_file_counts_as_freed_only_if_it_has_left_the_cache() {
-    // Files on a disk, and of a file system in memory, whose pages need swap.
-    for parent in [env!("CARGO_MANIFEST_DIR"), "/dev/shm"] {
+    // Files on a disk, and of a file system in memory, whose pages need swap. Some have no name any longer.
+    let places = [env!("CARGO_MANIFEST_DIR"), "/dev/shm"];
+    for (parent, is_deleted) in places.into_iter().flat_map(|parent| [(parent, false), (parent, true)]) {
         let directory = or_skip!(tempfile::tempdir_in(parent));
         let path = directory.path().join("memory");
         std::fs::write(&path, vec![0; SIZE]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
         let target = Target::start(&format!("shared {}", path.display()));
-        let mut actuator = actuator(&target);
-        or_skip!(actuator.supports(Action::PageOut, true));
-        assert_eq!(cached(&path), SIZE as u64);
-        let [outcome] = apply(&mut actuator, &target, Action::PageOut, &[target.memory])[..] else { panic!() };
-        let (mapped, cached) = (target.kib("Rss:") * 1024, cached(&path));
-        assert_eq!(outcome.applied, SIZE as u64 - cached, "{parent} {outcome:?}");
-        assert_eq!((outcome.unmapped, outcome.resident), (cached - mapped, Some(mapped)), "{parent} {outcome:?}");
-        assert!(outcome.unmapped > 0, "{parent} {outcome:?}");
+        if is_deleted {
+            std::fs::remove_file(&path).unwrap();
+        }
+        or_skip!(pages_out_a_file(&target, &file, &format!("{parent}, deleted: {is_deleted}")));
     }
+    let memory = rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::empty()).unwrap();
+    rustix::fs::ftruncate(&memory, SIZE as u64).unwrap();
+    let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&memory));
+    let target = Target::start(&format!("shared {path}"));
+    or_skip!(pages_out_a_file(&target, &memory.into(), "memfd"));
+}
+
+/// Pages out the changed pages of a file. An error is the reason why this user may not.
+fn pages_out_a_file(target: &Target, file: &std::fs::File, what: &str) -> Result<(), String> {
+    let mut actuator = actuator(target);
+    actuator.supports(Action::PageOut, true).map_err(|error| format!("{error:?}"))?;
+    assert_eq!(cached(file), SIZE as u64);
+    let [outcome] = apply(&mut actuator, target, Action::PageOut, &[target.memory])[..] else { panic!() };
+    let (mapped, cached) = (target.kib("Rss:") * 1024, cached(file));
+    assert_eq!(outcome.applied, SIZE as u64 - cached, "{what} {outcome:?}");
+    assert_eq!((outcome.unmapped, outcome.resident), (cached - mapped, Some(mapped)), "{what} {outcome:?}");
+    assert!(outcome.unmapped > 0, "{what} {outcome:?}");
+    Ok(())
 }
 
 #[test]
