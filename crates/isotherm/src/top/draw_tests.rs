@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::Pace;
+use isotherm_core::survey::{Kinds, PageSums, WINDOWS};
 use isotherm_record::{Cost, NotAfforded};
 use isotherm_report::{Colour, colour};
 use isotherm_run::{Event, Severity};
 use ratatui::style::Color;
 
-use super::super::fixtures::{AGGREGATION, acted, acting, app, finding, named, notice, on_two_nodes, record, report};
+use super::super::fixtures::{
+    AGGREGATION, MIB, acted, acting, app, finding, named, notice, on_two_nodes, record, report, surveyed,
+};
 use super::super::keys::Action;
 use super::super::layout::ScreenLayout;
 use super::*;
@@ -52,6 +55,24 @@ fn digits_show_hot_cold_and_unobservable_memory() {
         "3        0     1 MiB    1 MiB   0.05    10        3 s  [stack]",
     ];
     assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
+}
+
+#[test]
+fn a_working_set_that_is_not_known_is_shown_by_its_bounds_and_what_is_freed_lazily_by_itself() {
+    let memory = |unobservable: u64, lazily_freed: u64| {
+        let mut app = app((120, 24), Colour::None, 60, &[7]);
+        let kinds = Kinds { lazily_freed, ..Kinds::default() };
+        let within = [8 * MIB; WINDOWS.len()];
+        let sums = PageSums { present: 64 * MIB, unobservable, kinds, within, ..PageSums::default() };
+        app.event(surveyed(7, sums));
+        lines(&drawn(&app))[1..3].to_vec()
+    };
+    let known = memory(MIB, 0);
+    assert!(known[0].starts_with("working set  8 MiB within 5 s, of 69 MiB mapped (12 %)"), "{known:#?}");
+    assert!(!known[1].contains("freed"), "{known:#?}");
+    let unknown = memory(56 * MIB, 448 * MIB);
+    assert!(unknown[0].starts_with("working set  8.0 to 64.0 MiB within 5 s, of 69 MiB mapped "), "{unknown:#?}");
+    assert!(!unknown[0].contains('%') && unknown[1].contains("freed lazily 448 MiB"), "{unknown:#?}");
 }
 
 #[test]

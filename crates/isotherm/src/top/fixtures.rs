@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
-use isotherm_core::survey::{BlockList, NodeSums, PageSums, SurveySnapshot, TargetSurvey};
+use isotherm_core::survey::{BlockList, MappingSums, NodeSums, PageSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
     AddrRange, Mapping, MemoryUse, NodeId, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
     TargetSnapshot,
@@ -84,6 +84,20 @@ pub fn named(nth: u32, processes: &[(u32, &str, &str, u64)]) -> Event {
     };
     record.infos = processes.iter().map(info).collect();
     Event::Snapshot(Arc::new(record))
+}
+
+/// A survey that found these sums in a process.
+pub fn surveyed(pid: u32, sums: PageSums) -> Event {
+    let target = TargetSurvey {
+        id: process(pid),
+        mappings: [Mapping::anonymous(range(BASE, 64 * MIB))].into(),
+        by_mapping: vec![MappingSums { mapping: 0, sums }],
+        by_block: BlockList::default(),
+        by_node: Vec::new(),
+    };
+    let interval = Duration::from_secs(1);
+    let survey = SurveySnapshot { interval, targets: vec![target], ..SurveySnapshot::default() };
+    Event::Survey(Arc::new(SurveyRecord { survey, ..SurveyRecord::default() }))
 }
 
 /// A survey that found a process with 48 MiB on node 0 and 16 MiB on node 1, of which a quarter was touched.

@@ -27,6 +27,9 @@ const TARGETS: usize = 64;
 /// Memory that was accessed within this time is in use.
 const IN_USE: Duration = Duration::from_secs(5);
 
+/// Less than one part of so many of the memory is little.
+const LITTLE: u64 = 20;
+
 /// One target.
 #[derive(Clone)]
 pub struct Track {
@@ -40,6 +43,8 @@ pub struct Track {
     /// How much of it is in use, and within which time: by the last survey if that knows its memory, else by the last
     /// reading of the panel. `None` without either.
     pub in_use: Option<(Estimate, Duration)>,
+    /// Bytes that it has freed lazily (`MADV_FREE`), and that count in no figure, as the last survey found them.
+    pub lazily_freed: u64,
     /// Whether the last survey knows its memory.
     is_known: bool,
     /// Since when it is watched.
@@ -140,10 +145,14 @@ impl Model {
             if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id) {
                 track.nodes.clone_from(&target.by_node);
                 let sums = target.total();
+                track.lazily_freed = sums.kinds.lazily_freed;
                 // The first survey does not tell when memory was accessed.
                 track.is_known = !survey.interval.is_zero() && isotherm_report::wss::is_known(&sums);
                 if track.is_known {
-                    track.in_use = Some((Estimate::exact(sums.within[in_use()]), IN_USE));
+                    let value = sums.within[in_use()];
+                    // What cannot be observed may be in use as well, and matters if it is much.
+                    let unseen = if sums.unobservable > sums.present / LITTLE { sums.unobservable } else { 0 };
+                    track.in_use = Some((Estimate { low: value, value, high: value + unseen }, IN_USE));
                 }
             }
         }
@@ -221,6 +230,7 @@ impl Model {
                 figures: Figures::default(),
                 nodes: Vec::new(),
                 in_use: None,
+                lazily_freed: 0,
                 is_known: false,
                 joined: self.others.remove(&id).map_or(before(row), |other| other.joined),
                 last: Duration::ZERO,
@@ -259,6 +269,12 @@ fn before(row: &Row) -> Duration {
 }
 
 impl Track {
+    /// Whether bounds of how much is in use are so close that the estimate between them tells something: no further
+    /// apart than it is large, or than what is little.
+    pub fn is_figure(&self, Estimate { low, value, high }: Estimate) -> bool {
+        high - low <= value.max(self.figures.total.size as u64 / LITTLE)
+    }
+
     fn take(&mut self, row: &Row, most: usize, over: bool) {
         // Since its last snapshot, unless snapshots are missing in between.
         let before = before(row);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::survey::NodeSums;
-use isotherm_core::{Pace, units};
+use isotherm_core::{Estimate, Pace, units};
 use isotherm_report::{STARVED, colour, shown_command, shown_interval, shown_pid};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -66,15 +66,23 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
     let Some(first) = rows.next() else { return };
     let mut x = label(painter, buffer, first, "working set");
     let used = track.in_use.map_or(total.working_set, |(used, _)| used.value as f64);
-    let text = track.in_use.map_or_else(|| size(used), |(used, _)| used.to_string());
+    let not_known = track.in_use.map(|(used, _)| used).filter(|used| !track.is_figure(*used));
+    let text = match (not_known, track.in_use) {
+        (Some(Estimate { low, high, .. }), _) => units::bounds(low, high),
+        (None, Some((used, _))) => used.to_string(),
+        (None, None) => size(used),
+    };
     x = painter.text(buffer, first, x, &text, BOLD);
     if let Some((_, within)) = track.in_use {
         let within = units::duration(Duration::from_secs(within.as_secs().max(1)));
         x = painter.text(buffer, first, x, &format!(" within {within},"), Style::new());
     }
-    let share = units::percent(used / total.size.max(1.0));
+    let share = match not_known {
+        Some(_) => String::new(),
+        None => format!(" ({})", units::percent(used / total.size.max(1.0))),
+    };
     let what = if track.figures.resident.is_some() { "resident" } else { "mapped" };
-    x = painter.text(buffer, first, x, &format!(" of {} {what} ({share})", size(total.size)), Style::new());
+    x = painter.text(buffer, first, x, &format!(" of {} {what}{share}", size(total.size)), Style::new());
     if let Some((memory, system)) = app.model().schemes.memory(track.id).zip(app.model().schemes.newest()) {
         let mut parts = format!(" · RSS {}", units::bytes(memory.resident));
         if memory.swapped > 0 || system.system.swap_total > 0 {
@@ -100,6 +108,9 @@ pub fn memory(app: &App, track: &Track, painter: &Painter, place: Rect, buffer: 
         ];
         if total.unknown >= 1.0 {
             parts.push(("unknown", total.unknown, painter.in_colour(colour::UNKNOWN)));
+        }
+        if track.lazily_freed > 0 {
+            parts.push(("freed lazily", track.lazily_freed as f64, DIM));
         }
         parts
     };
