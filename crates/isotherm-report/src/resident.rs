@@ -89,6 +89,18 @@ impl Serialize for KindBytes {
 }
 
 impl Surveyed {
+    /// Sentences about what is in no figure of hot or cold memory, and why.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let reasons = self.kinds.reasons().map(|reasons| format!("Unobservable at the end: {reasons}"));
+        let again = self.mapped_again_bytes.map(|bytes| {
+            format!(
+                "again: {} that a process maps several times; each page counts where it is first",
+                units::bytes(bytes)
+            )
+        });
+        [again, self.kinds.freed(), reasons].into_iter().flatten().collect()
+    }
+
     /// The sums of both. What only one of them knows stays.
     pub(crate) fn plus(self, other: Self) -> Self {
         let both = |a: Option<u64>, b: Option<u64>| match (a, b) {

@@ -244,13 +244,14 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
     });
     let none = Sums::default();
     total.write(&surveys, surveys.intervals, &mut summary.total);
-    // Memory that is wholly in swap has no region.
+    // Memory that is wholly in swap, or that counts where it is mapped first, has no region.
     let known: HashSet<Arc<str>> = summary.mappings.iter().map(|of| Arc::clone(&of.name)).collect();
-    let mut swapped: Vec<_> =
-        names.iter().filter(|(name, sums)| sums.swapped > 0 && !known.contains(&***name)).collect();
-    swapped.sort_by_key(|(name, sums)| (Reverse(sums.swapped), *name));
+    let elsewhere = |sums: &Sums| sums.swapped + sums.mapped_again;
+    let mut others: Vec<_> =
+        names.iter().filter(|(name, sums)| elsewhere(sums) > 0 && !known.contains(&***name)).collect();
+    others.sort_by_key(|(name, sums)| (Reverse(elsewhere(sums)), *name));
     let without_region = |name: &str| Temperature { name: name.into(), ..Temperature::default() };
-    summary.mappings.extend(swapped.into_iter().map(|(name, _)| without_region(name)));
+    summary.mappings.extend(others.into_iter().map(|(name, _)| without_region(name)));
     for of in &mut summary.mappings {
         names.get(&*of.name).unwrap_or(&none).write(&surveys, surveys.intervals, of);
     }

@@ -147,6 +147,10 @@ fn memory_that_was_freed_lazily_and_the_reasons_of_the_unobservable_are_told() {
     let summary = text(Kind::Summary, &source, 110);
     assert!(summary.contains("448 MiB freed lazily (MADV_FREE)"), "{summary}");
     assert!(summary.contains("Unobservable at the end: 3 MiB locked, 1 MiB of a guest"), "{summary}");
+    for (kind, format) in [(Kind::Summary, Format::Svg), (Kind::Html, Format::Html)] {
+        let shown = report(kind, format, &source, &Options::default());
+        assert!(shown.contains("448 MiB freed lazily") && shown.contains("3 MiB locked"), "{kind:?}");
+    }
     let kinds = &json_of(Kind::Summary, &source, &Options::default())["total"]["kinds"];
     assert_eq!(
         kinds,
@@ -419,6 +423,25 @@ fn resident_memory_without_permission_is_memory_and_second_views_are_not() {
     // Of the terabyte that is reserved, nothing else counts.
     assert_eq!(of(&after, "absent_bytes"), of(&before, "absent_bytes") - 8 * MIB);
     assert_eq!((&before["no_access_bytes"], &before["mapped_again_bytes"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_second_view_under_another_name_has_a_row() {
+    let mut source = surveyed(14);
+    for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
+        let mut mappings = target.mappings.to_vec();
+        let start = mappings.last().unwrap().range.end() + (1 << 30);
+        mappings.push(made::mapping(start, start + 8 * MIB, "/tmp/other-name"));
+        let sums = PageSums { mapped_again: 8 * MIB, ..PageSums::default() };
+        target.by_mapping.push(MappingSums { mapping: mappings.len() as u32 - 1, sums });
+        target.mappings = mappings.into();
+    }
+    let summary = json_of(Kind::Summary, &source, &Options::default());
+    let rows = summary["mappings"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == "/tmp/other-name").unwrap();
+    assert_eq!((&row["mapped_again_bytes"], &row["resident_bytes"]), (&json!(8 * MIB), &json!(0)));
+    let again = rows.iter().filter_map(|row| row["mapped_again_bytes"].as_u64()).sum::<u64>();
+    assert_eq!(summary["total"]["mapped_again_bytes"], again);
 }
 
 #[test]

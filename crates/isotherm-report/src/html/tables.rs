@@ -105,6 +105,8 @@ pub(crate) fn summary(summary: &Summary) -> String {
         cells(total),
         bar(total, length(total))
     );
+    let remarks = total.surveyed.remarks();
+    remarks.iter().for_each(|text| _ = writeln!(out, "<p class=\"quiet\">{}</p>", markup(text)));
     out + &nodes(summary)
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
         bars.mappings();
     }
     bars.total();
+    summary.total.surveyed.remarks().iter().for_each(|text| bars.note(text));
     bars.end()
 }
 
@@ -157,11 +158,16 @@ impl<'a> Bars<'a> {
         self.y += STEP;
     }
 
+    fn note(&mut self, text: &str) {
+        let text = fit(text, self.width() - 24.0);
+        self.drawing.text(12.0, self.y + 14.0, Anchor::Start, "label", &text);
+        self.y += 18.0;
+    }
+
     fn end(mut self) -> Drawing {
         let note = format!("hot: {}; warm: in fewer; cold: in none", self.summary.intervals.hot());
-        let width = self.width();
-        self.drawing.text(12.0, self.y + 14.0, Anchor::Start, "label", &fit(&note, width - 24.0));
-        self.drawing.height = self.y + 26.0;
+        self.note(&note);
+        self.drawing.height = self.y + 8.0;
         self.drawing
     }
 }

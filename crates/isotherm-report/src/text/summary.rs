@@ -38,9 +38,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     if summary.group_by != GroupBy::Mapping {
         mappings(out, terminal, summary)?;
     }
-    let kinds = summary.total.surveyed.kinds;
-    let lines = [kinds.freed(), kinds.reasons().map(|reasons| format!("Unobservable at the end: {reasons}"))];
-    for text in lines.into_iter().flatten() {
+    for text in summary.total.surveyed.remarks() {
         writeln!(out, "{}\n", wrap(&text, width, 0))?;
     }
     if let [target] = &summary.targets[..]
@@ -125,11 +123,6 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::
         let columns: Vec<Column> = before.into_iter().chain(rare).chain([name]).collect();
         let rows: Vec<Vec<Cell>> = all().map(|t| surveyed(t, &more)).collect();
         table(out, terminal, &columns, &rows)?;
-        if let Some(bytes) = summary.total.surveyed.mapped_again_bytes {
-            let bytes = units::bytes(bytes);
-            let text = format!("again: {bytes} that a process maps several times; each page counts where it is first");
-            writeln!(out, "{}", terminal.dim(&wrap(&text, terminal.width(), 0)))?;
-        }
     }
     writeln!(out)
 }
