@@ -18,7 +18,7 @@ use isotherm_core::{AddrRange, BoxError, TargetId, TargetSpace};
 
 use super::BpfError;
 use super::direct_map::memory_end;
-use super::pages::FramesOf;
+use super::pages::{FramesOf, frames_of};
 use super::probe::BpfProbe;
 use super::space::SpaceHandle;
 
@@ -110,6 +110,23 @@ impl Survey for BpfProbe {
 }
 
 impl BpfProbe {
+    /// Calls `found` with the frames of the pages of these blocks that the target has freed lazily.
+    pub(crate) fn lazily_freed_frames(
+        &mut self,
+        target: TargetId,
+        blocks: &[BlockPages],
+        found: &mut dyn FnMut(BlockFrames<'_>),
+    ) -> Result<(), BpfError> {
+        let freed = blocks.iter().filter(|block| !block.lazily_freed.is_empty());
+        let freed: Vec<_> = freed.map(|block| (block.start, block.lazily_freed)).collect();
+        match self.targets.binary_search_by_key(&target, |known| known.id) {
+            Ok(index) if !freed.is_empty() => {
+                frames_of(&mut self.program, &self.tables, &self.targets[index], &freed, found)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Like [`Survey::read`]. It also calls `seen` with each of these blocks, before it is known which of its pages
     /// other processes map, and with its page frames, in no particular order.
     pub(crate) fn read_with_frames(

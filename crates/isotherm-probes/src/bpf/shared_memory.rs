@@ -133,9 +133,9 @@ impl SharedLeftOut {
             SharedReason::Refused => "/proc/PID/clear_refs cannot be written (run isotherm as root)".into(),
         };
         let which = match self.locked {
-            0 => "that several processes map",
+            0 => "that are mapped several times",
             locked if locked == self.bytes => "that are locked in memory",
-            _ => "that are locked in memory or that several processes map",
+            _ => "that are locked in memory or mapped several times",
         };
         Some(format!("{} {which} are unobservable: {why}", units::bytes(self.bytes)))
     }
@@ -162,6 +162,6 @@ mod tests {
         assert!(remark.contains("--shared-hold 12ms") && remark.contains("--shared always"), "{remark}");
         let locked = |locked| SharedLeftOut { bytes: 1 << 30, locked, reason: SharedReason::Refused }.remark().unwrap();
         assert!(locked(1 << 30).starts_with("1 GiB that are locked in memory are"), "{}", locked(1 << 30));
-        assert!(locked(1 << 20).contains("locked in memory or that several"), "{}", locked(1 << 20));
+        assert!(locked(1 << 20).contains("locked in memory or mapped several times"), "{}", locked(1 << 20));
     }
 }

@@ -26,6 +26,8 @@ struct FrameBlock {
     accessed: PageBits,
     /// The accessed bit of a mapping is set that can be cleared.
     clearable: PageBits,
+    /// A process has freed them lazily. They are so unless another one has accessed them.
+    lazily_freed: PageBits,
     /// Accessed pages that are cleared whether they are chosen or not.
     shared: PageBits,
     /// One entry maps all of them.
@@ -87,6 +89,11 @@ impl FrameBlocks {
         }
     }
 
+    /// Notes that a process has freed the frame lazily.
+    pub(super) fn set_lazily_freed(&mut self, frame: u64) {
+        self.of_block(frame).lazily_freed.insert(index(frame));
+    }
+
     /// Notes that the frame is cleared whether it is chosen or not.
     pub(super) fn set_shared(&mut self, frame: u64) {
         self.of_block(frame).shared.insert(index(frame));
@@ -107,9 +114,11 @@ impl FrameBlocks {
                 continue;
             }
             let accessed = block.accessed & within;
+            let lazily_freed = block.lazily_freed & present & !accessed;
             blocks.push(BlockPages {
                 start,
-                present,
+                present: present & !lazily_freed,
+                lazily_freed,
                 accessed,
                 unobservable: accessed & !block.clearable,
                 shared: accessed & block.shared & block.clearable,
@@ -268,6 +277,10 @@ mod tests {
         assert_eq!(found[0].shared, bits(&[6]));
         assert_eq!((found[1].present, found[1].accessed), (bits(&[1000 - 512]), bits(&[1000 - 512])));
         assert!(!found[0].huge);
+        blocks.set_lazily_freed(8);
+        blocks.set_lazily_freed(6);
+        let freed = list(&mut blocks, 2000)[0];
+        assert_eq!((freed.present, freed.lazily_freed), (bits(&[5, 6]), bits(&[8])), "6 was accessed by another one");
         // Memory that ends at frame 6.
         assert_eq!(list(&mut blocks, 6).iter().map(|block| block.present).collect::<Vec<_>>(), [bits(&[5])]);
     }

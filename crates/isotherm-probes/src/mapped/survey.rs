@@ -149,6 +149,9 @@ impl MappedProbe {
                 frames.add(block, frames_of, stuck);
                 accessed.add(block, frames_of, stuck);
             })?;
+            probe.lazily_freed_frames(space.id, &self.blocks, &mut |block| {
+                block.pages.iter().for_each(|page| frames.set_lazily_freed(block.frames[page]));
+            })?;
             accessed.end(space.id);
             for block in &self.blocks {
                 accessed.each_of_last(block.start, block.shared, |frame| frames.set_shared(frame));

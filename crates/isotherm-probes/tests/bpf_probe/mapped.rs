@@ -44,7 +44,8 @@ impl Machine {
         self.found.clear();
         Survey::read(&mut self.probe, &memory[0], SurveyPart::ALL, &mut self.found).unwrap();
         assert!(self.found.windows(2).all(|pair| pair[0].start < pair[1].start), "sorted and merged");
-        assert!(self.found.iter().all(|block| block.start % BLOCK_SIZE == 0 && !block.present.is_empty()));
+        let has_pages = |block: &BlockPages| !(block.present | block.lazily_freed).is_empty();
+        assert!(self.found.iter().all(|block| block.start % BLOCK_SIZE == 0 && has_pages(block)));
         for block in &self.found {
             assert_eq!(block.accessed & !block.present, PageBits::NONE);
             assert_eq!((block.unobservable | block.shared) & !block.accessed, PageBits::NONE);
@@ -175,6 +176,28 @@ fn found_and_cleared(
     }
     machine.survey();
     same(&within(machine.accessed(), all), &BTreeSet::new(), "clear")
+}
+
+#[test]
+fn frames_that_were_freed_lazily_are_not_idle_until_they_are_used_again() {
+    const SIZE: u64 = 8 * MIB;
+    let mut target = Target::start();
+    let start = target.map("small", SIZE);
+    target.write(start, SIZE);
+    let mut machine = or_skip!(Machine::open(&[&target], SharedMemory::Never));
+    let [freed, kept] = [(start, SIZE / 2), (start + SIZE / 2, SIZE / 2)].map(|(at, size)| frames(&target, at, size));
+    machine.settle(&freed);
+    target.request(&format!("free {start} {}", SIZE / 2));
+    let check = |machine: &mut Machine, freed: &BTreeSet<u64>, kept: &BTreeSet<u64>| {
+        machine.survey();
+        let all = freed | kept;
+        assert_same(&within(machine.frames(|block| block.lazily_freed), &all), freed, "freed");
+        assert_same(&within(machine.present(), &all), kept, "present");
+    };
+    check(&mut machine, &freed, &kept);
+    target.write(start, MIB);
+    let used = frames(&target, start, MIB);
+    check(&mut machine, &(&freed - &used), &(&kept | &used));
 }
 
 #[test]

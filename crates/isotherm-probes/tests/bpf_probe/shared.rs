@@ -93,6 +93,25 @@ fn of_memory_shared_by_two_processes_each_has_accessed_its_own_part() {
 }
 
 #[test]
+fn shared_memory_that_is_not_cleared_is_idle_until_it_is_accessed() {
+    let mut probe = or_skip!(open_always());
+    let file = SharedFile::new("idle");
+    let mut targets = [Target::start(), Target::start()];
+    let starts = targets.each_mut().map(|target| file.map(target));
+    for (target, start) in targets.iter_mut().zip(starts) {
+        target.read(start, SIZE);
+    }
+    update(&mut probe, &[&targets[0], &targets[1]]);
+    let all = starts[0]..starts[0] + SIZE;
+    assert!(nearly(clear_all(&mut probe, &targets[0], &all), (16_384, 0)));
+    probe.set_shared_memory(SharedMemory::Never, SharedLimits::default());
+    assert_eq!(clear_all(&mut probe, &targets[0], &all), (0, 0));
+    targets[0].read(starts[0], HOT);
+    let (cleared, unobservable) = clear_all(&mut probe, &targets[0], &all);
+    assert!(nearly((unobservable, cleared), (4096, 0)), "{cleared} cleared, {unobservable} unobservable");
+}
+
+#[test]
 fn memory_that_a_process_maps_three_times_counts_once_and_is_as_hot_as_its_hottest_view() {
     let mut probe = or_skip!(open_always());
     let mut target = Target::start();

@@ -160,10 +160,9 @@ impl SharedClearer {
     /// The shared pages of the target outside of the blocks that were read cannot be observed.
     fn leave_elsewhere(&mut self, shared: &SharedPages, target: &Target) {
         let blocks = &self.blocks;
-        let elsewhere = shared
-            .rest(target.id)
-            .filter(|(start, _)| blocks.binary_search_by_key(start, |block| block.start).is_err());
-        self.done.extend(elsewhere.map(|(start, left)| Done { start, cleared: PageBits::NONE, left }));
+        let is_elsewhere = |start: u64| blocks.binary_search_by_key(&start, |block| block.start).is_err();
+        let elsewhere = shared.rest(target.id).filter(|(start, _)| is_elsewhere(*start));
+        self.done.extend(left(&self.seen, elsewhere));
     }
 
     /// Adds the pages that were cleared, and those that cannot be cleared, to `blocks`, and forgets them. `blocks` stay
@@ -202,7 +201,15 @@ impl SharedClearer {
     /// The shared pages of the target cannot be observed.
     fn leave_all(&mut self, shared: &SharedPages, target: &Target) {
         self.done.clear();
-        let left = |(start, left)| Done { start, cleared: PageBits::NONE, left };
-        self.done.extend(shared.rest(target.id).map(left));
+        self.done.extend(left(&self.seen, shared.rest(target.id)));
     }
+}
+
+/// Which of the pages that are not cleared cannot be observed: those that were accessed. The accessed bits of the others
+/// are clear, so that they are known to be idle until they are accessed.
+fn left(seen: &[(u64, PageBits)], pages: impl Iterator<Item = (u64, PageBits)>) -> impl Iterator<Item = Done> {
+    pages.filter_map(|(start, pages)| {
+        let seen = seen.binary_search_by_key(&start, |seen| seen.0).ok().map(|index| seen[index].1)?;
+        Some(Done { start, cleared: PageBits::NONE, left: pages & seen })
+    })
 }

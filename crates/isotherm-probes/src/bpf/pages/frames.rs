@@ -69,24 +69,9 @@ impl Reader {
         found: &mut dyn FnMut(BlockFrames<'_>),
     ) -> Result<(), BpfError> {
         let Some(space) = target.space() else { return Ok(()) };
+        let suspects = self.suspects().iter().map(|block| (block.start, block.pages)).collect::<Vec<_>>();
+        frames_of(program, tables, target, &suspects, found)?;
         let mut frames = [NO_FRAME; BLOCK_PAGES];
-        for suspects in self.suspects().chunks(MAX_TABLES) {
-            let starts: Vec<u64> = suspects.iter().map(|block| block.start).collect();
-            program.copy_tables(tables, space.pgd(), 1, &starts, |i, copied| {
-                let mut pages = PageBits::NONE;
-                for page in suspects[i].pages.iter() {
-                    let of_page = match copied {
-                        Found::Table(table) => frame(table[page], tables.address_mask),
-                        Found::Leaf(leaf) => leaf.frame(starts[i] + page as u64 * PAGE_SIZE),
-                    };
-                    if let Some(frame) = of_page {
-                        frames[page] = frame;
-                        pages.insert(page);
-                    }
-                }
-                found(BlockFrames { start: starts[i], pages, swapped: PageBits::NONE, frames: &frames });
-            })?;
-        }
         for blocks in self.in_swap().chunks(MAX_TABLES) {
             let starts: Vec<u64> = blocks.iter().map(|(start, _)| *start).collect();
             program.copy_tables(tables, space.pgd(), 1, &starts, |i, copied| {
@@ -99,4 +84,34 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// Calls `found` with the frames of these pages of `target`, by block.
+pub(in crate::bpf) fn frames_of(
+    program: &mut Program,
+    tables: &PageTables,
+    target: &Target,
+    blocks: &[(u64, PageBits)],
+    found: &mut dyn FnMut(BlockFrames<'_>),
+) -> Result<(), BpfError> {
+    let Some(space) = target.space() else { return Ok(()) };
+    let mut frames = [NO_FRAME; BLOCK_PAGES];
+    for blocks in blocks.chunks(MAX_TABLES) {
+        let starts: Vec<u64> = blocks.iter().map(|(start, _)| *start).collect();
+        program.copy_tables(tables, space.pgd(), 1, &starts, |i, copied| {
+            let mut pages = PageBits::NONE;
+            for page in blocks[i].1.iter() {
+                let of_page = match copied {
+                    Found::Table(table) => frame(table[page], tables.address_mask),
+                    Found::Leaf(leaf) => leaf.frame(starts[i] + page as u64 * PAGE_SIZE),
+                };
+                if let Some(frame) = of_page {
+                    frames[page] = frame;
+                    pages.insert(page);
+                }
+            }
+            found(BlockFrames { start: starts[i], pages, swapped: PageBits::NONE, frames: &frames });
+        })?;
+    }
+    Ok(())
 }

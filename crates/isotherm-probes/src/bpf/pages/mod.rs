@@ -36,7 +36,7 @@ pub(crate) use block_frames::FramesOf;
 use clear::{Clearer, Tools};
 use clear_shared::SharedClearer;
 use folios::{LargeFolios, Zeros};
-pub(super) use frames::FrameTable;
+pub(super) use frames::{FrameTable, frames_of};
 use lazy::LazilyFreed;
 use learn::learn;
 use read::Reader;

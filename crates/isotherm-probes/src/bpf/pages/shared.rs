@@ -158,6 +158,11 @@ impl SharedPages {
         }
     }
 
+    /// Notes which pages of a block the target maps at a lower address, too.
+    pub(super) fn note_second(&mut self, target: TargetId, start: u64, pages: PageBits) {
+        self.targets.entry(target).or_default().blocks.entry(start).or_default().second = pages;
+    }
+
     /// Notes which pages of a block other processes map, and which they do not.
     pub(super) fn learn(&mut self, target: TargetId, start: u64, shared: PageBits, exclusive: PageBits) {
         let known = self.targets.entry(target).or_default().blocks.entry(start).or_default();

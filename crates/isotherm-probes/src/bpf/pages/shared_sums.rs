@@ -10,7 +10,8 @@ use super::masks::Masks;
 use super::sharing::Sharing;
 use crate::bpf::target::Target;
 
-/// The present, accessed and shared bytes of a target.
+/// The present, accessed and shared bytes of a target. What it maps several times counts at each address, since each has
+/// an accessed bit to clear, but once among the shared bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) present: u64,
@@ -70,7 +71,7 @@ impl Sums {
             sums.accessed += bits(block.accessed);
             sums.file_accessed += bits(block.accessed & mask.file);
             let Some(known) = known.get(&block.start) else { continue };
-            let shared = shared(known) & block.present;
+            let shared = shared(known) & block.present & !known.second;
             sums.file_shared += bytes(shared & mask.file);
             sums.private_shared += bytes(shared & !mask.file);
             sums.locked += bytes(shared & mask.locked);

@@ -9,6 +9,8 @@ pub(super) struct Sharing {
     pub(super) shared: PageBits,
     /// No other process maps them.
     pub(super) exclusive: PageBits,
+    /// The process maps them at a lower address too.
+    pub(super) second: PageBits,
     /// Of the shared pages, those that aging was seen to clear.
     pub(super) aged: PageBits,
     /// Of the shared pages, those that the last aging has left.
