@@ -51,6 +51,7 @@ pub mod tiering;
 mod unit_name;
 pub mod units;
 mod usage;
+mod views;
 
 pub use allocation::{Allocation, Allocations, CallStack, MappingCall, StackFrame, StackId};
 pub use areas::areas;
@@ -74,12 +75,13 @@ pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
 pub use survey::RegionPages;
 pub use target::{
-    ANONYMOUS, AddressSpace, CgroupId, Layout, MOST_JOIN, Mapping, NodeId, Permissions, ProcessId, TargetId,
-    TargetSpace, shown_name,
+    ANONYMOUS, AddressSpace, CgroupId, FileId, Layout, MOST_JOIN, MappedFile, Mapping, NodeId, Permissions, ProcessId,
+    TargetId, TargetSpace, shown_name,
 };
 pub use tier::{Node, TierError, TierOrigin, Tiers};
 pub use unit_name::{is_unit, unit_in};
 pub use usage::{MemoryUse, SystemMemory};
+pub use views::{SecondView, second_views};
 
 /// Compiles and runs the example in the README.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! The regions of all targets, which share one budget.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,11 @@ use rand::{Rng, RngExt};
 use crate::adjust::{self, Splits};
 use crate::pieces::uncovered;
 use crate::region::MergeLimits;
-use crate::survey::{BlockPages, PageHistory, PageSums};
-use crate::{AddrRange, Attributes, Granularity, Layout, PAGE_SIZE, Region, RegionPages, TargetId, TargetSpace, areas};
+use crate::survey::{BLOCK_SIZE, BlockPages, PageHistory, PageSums};
+use crate::{
+    AddrRange, Attributes, Granularity, Layout, Mapping, PAGE_SIZE, Region, RegionPages, SecondView, TargetId,
+    TargetSpace, areas, second_views,
+};
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
 /// [`split`](Self::split) there are no more regions than the attributes allow.
@@ -30,6 +34,8 @@ pub(crate) struct TargetRegions {
     pub regions: Vec<Region>,
     /// Its pages, as the last survey has found them, if it is surveyed.
     pub history: Option<Arc<PageHistory>>,
+    /// Where the target maps again, as a whole, what its regions have: by the address of that. None if it is surveyed.
+    pub views: Vec<SecondView>,
     /// What was mapped since the last survey began, or the one that is under way.
     new_space: Vec<AddrRange>,
     /// The history with the pages that have been found in `new_space`, if there are any.
@@ -38,7 +44,7 @@ pub(crate) struct TargetRegions {
 
 impl TargetRegions {
     fn new(space: TargetSpace, regions: Vec<Region>, history: Option<Arc<PageHistory>>) -> Self {
-        Self { space, regions, history, new_space: Vec::new(), with_new_pages: None }
+        Self { space, regions, history, views: Vec::new(), new_space: Vec::new(), with_new_pages: None }
     }
 
     /// All pages that are known.
@@ -251,31 +257,34 @@ impl RegionSet {
     }
 
     /// Takes in the targets as they are now. Regions that still lie in an area keep their statistics, new space
-    /// gets new regions, and regions outside all areas are dropped.
+    /// gets new regions, and regions outside all areas are dropped. What a target maps several times is in one area, at
+    /// the lowest address.
     ///
     /// Each target needs a region, so that targets beyond the maximum number of regions are left out.
     pub(crate) fn update(&mut self, mut spaces: Vec<TargetSpace>, attributes: &Attributes, granularity: Granularity) {
         let max_regions = attributes.max_regions();
         spaces.truncate(max_regions);
         let most_areas = max_regions / spaces.len().max(1);
-        let ranges = match granularity {
+        let mut ranges: Vec<Vec<AddrRange>> = match granularity {
             Granularity::Page => all_areas(&spaces, None, most_areas),
             Granularity::Mapping if spaces.iter().map(|s| s.mappings.len()).sum::<usize>() <= max_regions => {
                 spaces.iter().map(|s| s.mappings.iter().map(|m| m.range).collect()).collect()
             }
             Granularity::Mapping => all_areas(&spaces, Some(Layout::Ranges), most_areas),
         };
+        let leave_out = |(space, ranges): (&TargetSpace, &mut _)| leave_out_views(&space.mappings, ranges, most_areas);
+        let views: Vec<_> = spaces.iter().zip(&mut ranges).map(leave_out).collect();
         let total: u64 = ranges.iter().flatten().map(|range| range.size()).sum();
         let piece = (total / attributes.min_regions() as u64).max(PAGE_SIZE);
 
         let mut known = self.take_regions();
-        for (space, ranges) in spaces.into_iter().zip(&ranges) {
+        for ((space, ranges), views) in spaces.into_iter().zip(&ranges).zip(views) {
             let known = known.remove(&space.id).unwrap_or_default();
             let regions = match granularity {
                 Granularity::Page => adjust::carry_over(&known, ranges, |new| adjust::split_evenly(new, piece)),
                 Granularity::Mapping => adjust::one_for_each(&known, ranges),
             };
-            self.targets.push(TargetRegions::new(space, regions, None));
+            self.targets.push(TargetRegions { views, ..TargetRegions::new(space, regions, None) });
         }
         self.keep_maximum(attributes);
     }
@@ -327,6 +336,23 @@ fn ages(attributes: &Attributes) -> Duration {
     attributes.aggregation() * 2
 }
 
+/// Leaves out of `ranges` where `mappings` map again what they map at a lower address, the largest first, so that there
+/// are at most `most` ranges. Returns these views, in the order of [`SecondView::first`].
+///
+/// A private mapping that can be written has copies of its own. Small views are left in: they would only make borders
+/// of regions, and programs and libraries have many of a page.
+fn leave_out_views(mappings: &[Mapping], ranges: &mut Vec<AddrRange>, most: usize) -> Vec<SecondView> {
+    let is_shared = |mapping: &&Mapping| mapping.permissions.shared || !mapping.permissions.write;
+    let mut views = second_views(mappings.iter().filter(is_shared));
+    views.retain(|view| view.range.size() >= BLOCK_SIZE);
+    views.sort_by_key(|view| Reverse(view.range.size()));
+    views.truncate(most.saturating_sub(ranges.len()));
+    views.sort_unstable();
+    *ranges = uncovered(ranges.iter().copied(), &views, |view| view.range);
+    views.sort_by_key(|view| view.first);
+    views
+}
+
 /// Extends ranges over the gaps after them, the smallest first, until there are at most `most` runs of ranges that
 /// touch. Only what touches can be merged.
 fn bridge(ranges: &mut [AddrRange], most: usize) {
@@ -349,8 +375,8 @@ fn all_areas(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use super::*;
-    use crate::Mapping;
-    use crate::survey::{BlockPages, PageBits};
+    use crate::survey::PageBits;
+    use crate::{FileId, MappedFile, Permissions};
 
     #[test]
     fn more_mappings_than_regions_that_do_not_touch_become_the_maximum_of_regions() {
@@ -419,5 +445,36 @@ mod tests {
         let [target] = set.targets() else { panic!("{:?}", set.targets()) };
         assert_eq!((target.space.id, &target.space.mappings), (space(2, 20).id, &space(2, 20).mappings));
         assert!(!target.regions.is_empty());
+    }
+
+    #[test]
+    fn without_a_survey_what_is_mapped_again_is_in_no_region_and_small_views_stay() {
+        let of_file = |inode: u64, start: u64, blocks: u64, of: u64, permissions| {
+            let range = AddrRange::new(start * BLOCK_SIZE, (start + blocks) * BLOCK_SIZE).unwrap();
+            let id = FileId { device: (8, 1), inode };
+            let file = Some(MappedFile { id, shift: (of * BLOCK_SIZE).wrapping_sub(range.start()) });
+            Mapping { file, permissions, ..Mapping::anonymous(range) }
+        };
+        let shared = Permissions { shared: true, ..Permissions::READ_WRITE };
+        let mappings = [
+            of_file(7, 10, 8, 0, shared),
+            of_file(7, 20, 8, 4, shared),
+            // Pages that were written are copies.
+            of_file(7, 30, 8, 0, Permissions::READ_WRITE),
+            of_file(7, 40, 8, 0, Permissions { read: true, ..Permissions::NONE }),
+        ];
+        let space = TargetSpace { mappings: mappings.into(), ..space(1, 1) };
+        let mut set = RegionSet::default();
+        set.update(vec![space], &Attributes::default(), Granularity::Page);
+        let [target] = set.targets() else { panic!("{:?}", set.targets()) };
+        let ranges = |from: u64, to: u64| AddrRange::new(from * BLOCK_SIZE, to * BLOCK_SIZE).unwrap();
+        let views = [(40, 48, 10), (20, 24, 14)].map(|(from, to, first): (u64, u64, u64)| (ranges(from, to), first));
+        let found: Vec<_> = target.views.iter().map(|view| (view.range, view.first / BLOCK_SIZE)).collect();
+        assert_eq!(found, views);
+        let is_in = |block: u64| target.regions.iter().any(|region| region.range().contains(block * BLOCK_SIZE));
+        let of = (10..48).filter(|&block| is_in(block)).collect::<Vec<_>>();
+        // The gap between two areas is cut, and the one after the last is not.
+        assert!([10, 17, 24, 27, 30, 37].iter().all(|block| of.contains(block)), "{of:?}");
+        assert!((20..24).chain(40..48).all(|block| !of.contains(&block)), "{of:?}");
     }
 }

@@ -81,12 +81,34 @@ pub struct Mapping {
     pub name: Arc<str>,
     /// The NUMA node that all of it lies on. `None` where a mapping is not bound to one node, as in a process.
     pub node: Option<NodeId>,
+    /// The file that it maps. Shared memory without a name is a file, too. `None` if it maps none, or if that is not
+    /// known, as in a recording.
+    pub file: Option<MappedFile>,
+}
+
+/// Identifies a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The major and the minor number of its device.
+    pub device: (u32, u32),
+    /// The number of its inode.
+    pub inode: u64,
+}
+
+/// Which part of a file a mapping maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedFile {
+    /// The file.
+    pub id: FileId,
+    /// What is added to an address, modulo 2^64, to get the offset in the file, in bytes. It is the same for all parts
+    /// of a mapping.
+    pub shift: u64,
 }
 
 impl Mapping {
     /// Private anonymous memory that may be read and written.
     pub fn anonymous(range: AddrRange) -> Self {
-        Self { range, permissions: Permissions::READ_WRITE, name: Arc::from(""), node: None }
+        Self { range, permissions: Permissions::READ_WRITE, name: Arc::from(""), node: None, file: None }
     }
 
     /// The name, or [`ANONYMOUS`] if it has none.

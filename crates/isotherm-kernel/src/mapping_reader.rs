@@ -59,11 +59,7 @@ impl MappingReader {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let mapping = |Entry { vma, name }: &Entry| {
-            let (range, permissions, name) = (vma.range, vma.permissions, Arc::clone(name));
-            Mapping { range, permissions, name, node: None }
-        };
-        let mappings = entries.iter().map(mapping).collect();
+        let mappings = entries.iter().map(|entry| entry.clone().into_mapping()).collect();
         if entries.iter().map(|entry| entry.name.len() + LINE).sum::<usize>() > LONG {
             self.known = entries;
         }
@@ -224,9 +220,7 @@ for line in sys.stdin:
     /// What the text says.
     fn text(python: &Python) -> Vec<Mapping> {
         let read = read_entries(&python.maps(), &mut MappingNames::default()).unwrap();
-        let mapping =
-            |Entry { vma, name }| Mapping { name, range: vma.range, permissions: vma.permissions, node: None };
-        read.into_iter().map(mapping).collect()
+        read.into_iter().map(Entry::into_mapping).collect()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, LONGEST_NAME, Mapping, Permissions, end_of};
+use isotherm_core::{AddrRange, FileId, LONGEST_NAME, MappedFile, Mapping, Permissions, end_of};
 
 use crate::hold::HeldFile;
 
@@ -108,15 +108,6 @@ pub(crate) struct Origin {
     pub(crate) file: FileId,
 }
 
-/// Identifies a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FileId {
-    /// The major and the minor number of its device.
-    pub device: (u32, u32),
-    /// The number of its inode.
-    pub inode: u64,
-}
-
 /// The parts of a line such as `7f00-7f10 rw-p 00000000 08:01 17      /bin/x`.
 fn mapping(line: &[u8]) -> Option<(u64, u64, Permissions, Origin, &[u8])> {
     let mut parts = line.splitn(6, |byte| *byte == b' ');
@@ -196,6 +187,17 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
 }
 
+impl Entry {
+    pub(crate) fn into_mapping(self) -> Mapping {
+        let Self { vma: Vma { range, permissions, origin }, name } = self;
+        // All anonymous inodes have one number.
+        let is_a_file = origin.file.inode != 0 && !name.starts_with("anon_inode:");
+        let shift = origin.offset.wrapping_sub(range.start());
+        let file = is_a_file.then_some(MappedFile { id: origin.file, shift });
+        Mapping { range, permissions, name, node: None, file }
+    }
+}
+
 /// How many bytes the names of a process may still have. Long names are cut when there is no room.
 #[derive(Debug)]
 pub(crate) struct NameRoom(usize);
@@ -237,8 +239,8 @@ pub fn read_mappings(
     before: Option<&Arc<[Mapping]>>,
 ) -> io::Result<Arc<[Mapping]>> {
     let mut mappings = Vec::with_capacity(before.map_or(0, |before| before.len()));
-    each_named(file, names, |range, permissions, _, name| {
-        mappings.push(Mapping { range, permissions, name, node: None });
+    each_named(file, names, |range, permissions, origin, name| {
+        mappings.push(Entry { vma: Vma { range, permissions, origin }, name }.into_mapping());
     })?;
     match before {
         Some(before) if before[..] == mappings[..] => Ok(Arc::clone(before)),

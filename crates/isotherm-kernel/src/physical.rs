@@ -101,6 +101,7 @@ fn mappings(all: &[Ram], asked: &[AddrRange], nodes: &[NodeId]) -> Arc<[Mapping]
             permissions: Permissions::NONE,
             name: Arc::clone(&ram.name),
             node: ram.node,
+            file: None,
         })
     });
     parts.collect()

@@ -7,11 +7,11 @@
 use std::fs::File;
 use std::io;
 
-use isotherm_core::{AddrRange, Permissions};
+use isotherm_core::{AddrRange, FileId, Permissions};
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
 
-use crate::maps::{FileId, Origin, Vma};
+use crate::maps::{Origin, Vma};
 
 /// `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]

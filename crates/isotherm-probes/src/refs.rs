@@ -12,6 +12,8 @@
 //! - The kernel does not flush the TLB when it clears referenced bits. A small mapping whose translations all stay in
 //!   the TLB can look idle although it is in use.
 
+mod views;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -321,9 +323,9 @@ impl MappingSurvey for RefsProbe {
             let is_there = matches!(target.state, State::Failed | State::TooLarge(_));
             return Ok(if is_there { target.surveyed.iter().map(unobserved).collect() } else { Vec::new() });
         };
-        let read =
-            maps.iter().map(read).filter(|read| read.present + read.kinds.lazily_freed > 0 || read.swapped > Some(0));
-        let read: Vec<MappingRead> = read.collect();
+        let mut read: Vec<MappingRead> = maps.iter().map(read).collect();
+        views::count_once(pid, &space.mappings, &mut read);
+        read.retain(|read| read.present + read.mapped_again + read.kinds.lazily_freed > 0 || read.swapped > Some(0));
         self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
         target.surveyed.clone_from(&read);
         Ok(read)
@@ -350,6 +352,7 @@ fn read(map: &MappingUse) -> MappingRead {
         present: map.resident + map.hugetlb - lazily_freed,
         accessed: map.referenced.min(map.resident - lazily_freed),
         unobservable: map.hugetlb,
+        mapped_again: 0,
         // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux
         // Documentation/filesystems/proc.rst).
         swapped: Some(map.swapped),

@@ -24,9 +24,33 @@ for line in sys.stdin:
     print('done', flush=True)
 ";
 
+/// Maps a file of 32 MiB at three addresses, the third time under another name, and prints the addresses. Each line of
+/// its input names a view to touch the first half of.
+const VIEWER: &str = "
+import ctypes, mmap, os, sys, tempfile
+directory = tempfile.mkdtemp()
+names = [directory + '/' + name for name in 'ab']
+with open(names[0], 'wb') as file: file.write(b'x' * (32 << 20))
+os.link(*names)
+views = [mmap.mmap(os.open(names[nth // 2], os.O_RDWR), 32 << 20) for nth in range(3)]
+for name in names: os.unlink(name)
+os.rmdir(directory)
+for view in views:
+    for at in range(0, 32 << 20, 4096): view[at] = 1
+print(*[ctypes.addressof(ctypes.c_char.from_buffer(view)) for view in views], flush=True)
+for line in sys.stdin:
+    view = views[int(line)]
+    for at in range(0, 16 << 20, 4096): view[at] = 1
+    print('done', flush=True)
+";
+
 fn toucher() -> Result<Child, String> {
+    python(TOUCHER)
+}
+
+fn python(script: &str) -> Result<Child, String> {
     let mut python = Command::new("python3");
-    let child = python.args(["-c", TOUCHER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let child = python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     child.map_err(|e| format!("python3 cannot be run: {e}"))
 }
 
@@ -117,4 +141,30 @@ fn a_target_that_would_wait_for_too_long_is_refused_alone_and_left_out_among_oth
 #[test]
 fn the_probe_passes_its_own_test() {
     RefsProbe::check().unwrap();
+}
+
+#[test]
+fn memory_that_is_mapped_at_several_addresses_counts_once_and_was_touched_if_it_was_at_one() {
+    let mut child = installed_or_skip!(python(VIEWER));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut views: Vec<u64> = lines.next().unwrap().unwrap().split(' ').map(|addr| addr.parse().unwrap()).collect();
+    let spaces = Processes::new([child.id()], false).unwrap().read_targets().unwrap();
+    let mut probe = RefsProbe::new().with_survey(true);
+    probe.update(&spaces).unwrap();
+    let mut read = || probe.mapping_survey().unwrap().read_and_clear(&spaces[0]).unwrap();
+    read();
+    let by_use = views.clone();
+    views.sort_unstable();
+    for touched in [0, 1, 2] {
+        writeln!(child.stdin.as_mut().unwrap(), "{touched}").unwrap();
+        lines.next().unwrap().unwrap();
+        let found = read();
+        let of = |addr| found.iter().find(|mapping| mapping.range.contains(addr)).unwrap();
+        let mib = |bytes: u64| (bytes + (512 << 10)) >> 20;
+        let counted = [views[0], views[1], views[2]].map(|addr| (mib(of(addr).present), mib(of(addr).mapped_again)));
+        assert_eq!(counted, [(32, 0), (0, 32), (0, 32)]);
+        assert_eq!(mib(of(views[0]).accessed), 16, "through {:#x} of {views:x?}", by_use[touched]);
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }

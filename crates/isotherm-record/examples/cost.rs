@@ -131,6 +131,7 @@ fn memory(count: u64, pages: u64) -> Arc<[Mapping]> {
             .expect("a mapping is not empty"),
         permissions: Permissions::READ_WRITE,
         node: None,
+        file: None,
         name: if i.is_multiple_of(3) { "".into() } else { format!("/usr/lib/x86_64-linux-gnu/lib{i}.so.6").into() },
     };
     (0..count).map(mapping).collect()

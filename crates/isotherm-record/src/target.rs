@@ -78,6 +78,7 @@ fn mapping(found: columns::Mapping) -> Result<Mapping, &'static str> {
             .ok_or("the permissions of a mapping are not four letters such as rw-p")?,
         name: found.name,
         node: found.node.map(NodeId),
+        file: None,
     })
 }
 

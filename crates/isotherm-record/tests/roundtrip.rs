@@ -291,6 +291,7 @@ fn physical_memory_keeps_its_nodes() {
         permissions: Permissions::NONE,
         name: "System RAM".into(),
         node,
+        file: None,
     };
     let mut snapshot = common::snapshot(1);
     snapshot.targets.truncate(1);

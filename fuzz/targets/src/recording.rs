@@ -211,6 +211,7 @@ fn snapshot(i: u32) -> Snapshot {
         permissions: Permissions::READ_WRITE,
         name: name.into(),
         node: None,
+        file: None,
     };
     let target = |id| TargetSnapshot {
         id: process(id),

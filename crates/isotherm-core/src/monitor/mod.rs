@@ -5,6 +5,7 @@ mod mapping_survey;
 mod panel;
 mod rounds;
 mod survey;
+mod views;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::{
 use panel::PanelBuffers;
 use rounds::Round;
 use survey::{Blocks, Pass};
+use views::ViewSamples;
 
 /// The reason why a run cannot continue.
 #[derive(Debug, Error)]
@@ -131,6 +133,7 @@ pub struct Monitor<S, P, K, R> {
     cpu_clock: Option<CpuClock>,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
+    views: ViewSamples,
     answers: Vec<Observation>,
     blocks: Blocks,
     panel_buffers: PanelBuffers,
@@ -220,6 +223,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             started: None,
             cpu_clock: None,
             samples: Vec::new(),
+            views: ViewSamples::default(),
             answers: Vec::new(),
             blocks: Vec::new(),
             panel_buffers: PanelBuffers::default(),

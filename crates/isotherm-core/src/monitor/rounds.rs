@@ -23,10 +23,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// rounds.
     fn prepare_access_checks(&mut self) -> Result<(), MonitorError> {
         self.samples.clear();
+        self.views.begin();
         if !self.sampling {
             return Ok(());
         }
         for target in self.regions.targets_mut() {
+            let first = self.samples.len();
             for i in 0..target.regions.len() {
                 let region = &target.regions[i];
                 let mut sample = None;
@@ -37,12 +39,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 }
                 target.regions[i].set_sample(sample);
             }
+            self.views.add(&self.samples[first..], first, &target.views);
         }
         if self.samples.is_empty() {
             return Ok(());
         }
         self.look_beside_samples()?;
-        self.probe.clear(&self.samples).map_err(MonitorError::Probe)
+        self.views.clear(&mut self.probe).map_err(MonitorError::Probe)
     }
 
     /// Chooses the pages of the next round, and determines when it is over: after one sampling interval, or at the next
@@ -87,7 +90,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let before = self.round.looked.then(|| std::mem::take(&mut self.answers));
         self.answers.clear();
         self.answers.resize(self.samples.len(), Observation::Idle);
-        self.probe.read(&self.samples, &mut self.answers).map_err(MonitorError::Probe)?;
+        self.views.read(&mut self.probe, &mut self.answers).map_err(MonitorError::Probe)?;
         if let Some(before) = before {
             let both = self.answers.iter_mut().zip(before).filter(|(_, before)| *before == Observation::Accessed);
             both.for_each(|(answer, _)| *answer = Observation::Accessed);

@@ -18,6 +18,8 @@ pub struct MappingRead {
     pub accessed: u64,
     /// Present bytes that cannot be observed.
     pub unobservable: u64,
+    /// Bytes in memory that count in another mapping, as [`PageSums::mapped_again`].
+    pub mapped_again: u64,
     /// Bytes in swap. `None` if that is not known.
     pub swapped: Option<u64>,
     /// Bytes by kind.
@@ -28,7 +30,7 @@ impl MappingRead {
     /// Limits the bytes to those of `range`, which begins at the same address.
     pub(crate) fn limit_to(&mut self, range: AddrRange) {
         self.range = range;
-        for bytes in [&mut self.present, &mut self.accessed, &mut self.unobservable] {
+        for bytes in [&mut self.present, &mut self.accessed, &mut self.unobservable, &mut self.mapped_again] {
             *bytes = range.size().min(*bytes);
         }
         let absent = range.size() - self.present;
@@ -103,6 +105,7 @@ impl MappingHistories {
                     unknown,
                     swapped: mapping.swapped,
                     kinds: mapping.kinds,
+                    mapped_again: mapping.mapped_again,
                     ..PageSums::default()
                 });
                 continue;
@@ -125,7 +128,7 @@ impl MappingHistories {
                 unknown: 0,
                 swapped: mapping.swapped,
                 kinds: mapping.kinds,
-                mapped_again: 0,
+                mapped_again: mapping.mapped_again,
                 within: WINDOWS.map(within),
             });
             history.touched.insert(mapping.range.start(), intervals);
@@ -150,8 +153,8 @@ mod tests {
         let mut histories = MappingHistories::default();
         let mut survey = |at: u32, accessed: u64| {
             let range = AddrRange::new(0x1000, 0x10_0000).unwrap();
-            let read =
-                MappingRead { range, present: 100, accessed, unobservable: 0, swapped: None, kinds: Kinds::default() };
+            let (unobservable, mapped_again, swapped, kinds) = (0, 0, None, Kinds::default());
+            let read = MappingRead { range, present: 100, accessed, unobservable, mapped_again, swapped, kinds };
             histories.take(id, &[read], second * at)[0]
         };
         let first = survey(0, 80);

@@ -282,6 +282,6 @@ fn mappings(regions: &[RegionSnapshot], name: &str) -> Vec<Mapping> {
     let mut runs: Vec<AddrRange> = Vec::new();
     regions.iter().for_each(|region| push_joined(&mut runs, region.range));
     runs.into_iter()
-        .map(|range| Mapping { range, permissions: Permissions::NONE, name: name.into(), node: None })
+        .map(|range| Mapping { permissions: Permissions::NONE, name: name.into(), ..Mapping::anonymous(range) })
         .collect()
 }

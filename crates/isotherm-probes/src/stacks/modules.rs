@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use framehop::{ExplicitModuleSectionInfo, Module};
+use isotherm_core::FileId;
+use isotherm_kernel::CodeMapping;
 use isotherm_kernel::hold::held;
-use isotherm_kernel::{CodeMapping, FileId};
 use object::read::{ReadCache, ReadRef};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
 

@@ -70,6 +70,21 @@ fn files_shared_segments_and_stacks_add_up_to_the_resident_memory() {
     let shared = target.map(&format!("file:{path}"), 8 * MIB);
     target.read(shared, 6 * MIB);
     adds_up(&mut probe, target.pid(), "a shared mapping of a file");
+    // The same file under another name.
+    let link = file.path().with_extension("link");
+    fs::hard_link(file.path(), &link).unwrap();
+    let linked = target.map(&format!("file:{}", link.display()), 8 * MIB);
+    fs::remove_file(&link).unwrap();
+    target.read(linked, 4 * MIB);
+    adds_up(&mut probe, target.pid(), "a file under two names");
+    let space = space_of(target.pid());
+    let again = |probe: &mut BpfProbe| {
+        let mut pages = 0;
+        probe.survey().unwrap().second_views(space.id, &mut |_, found| pages += found.count() as u64);
+        pages
+    };
+    // Where both are present. Page faults map some pages around as well.
+    assert!(again(&mut probe) >= 4 * MIB / PAGE, "{}", again(&mut probe));
     let private = target.map(&format!("private-file:{path}"), 8 * MIB);
     target.read(private, 8 * MIB);
     target.write(private + MIB, 4 * MIB);

@@ -3,14 +3,14 @@
 //!
 //! Runtimes map their heap several times (ZGC until JDK 20, .NET), and programs map ring buffers twice in a row. The
 //! *first* view of a frame is the page at the lowest address; it is accessed if one of the views is. The others are
-//! *second* views: they are left out of what a survey finds. Frames are compared where a file or shared memory has
-//! several mappings with the same name, in the first survey of a process, then in one of [`CHECK`] surveys, and in each
-//! survey of a process that has second views.
+//! *second* views: they are left out of what a survey finds. Frames are compared where a process maps the same part of
+//! a file or of shared memory at several addresses, in the first survey of a process, then in one of [`CHECK`] surveys,
+//! and in each survey of a process that has second views.
 
 use std::collections::{BTreeMap, HashMap};
 
 use isotherm_core::survey::{BlockPages, PageBits};
-use isotherm_core::{AddrRange, FrameMap, TargetId};
+use isotherm_core::{AddrRange, FrameMap, TargetId, second_views};
 
 use super::block_frames::FramesOf;
 use super::folios::Zeros;
@@ -21,7 +21,7 @@ use crate::bpf::find::{Finder, MappedBy, Place};
 use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
 use crate::bpf::target::Target;
 use crate::bpf::words::words;
-use crate::mapping::{is_memory, is_of_a_file};
+use crate::mapping::is_memory;
 
 /// The pages of a block whose frames are mapped several times.
 #[derive(Clone, Copy, Debug, Default)]
@@ -143,6 +143,7 @@ impl SecondViews {
                 known.blocks.insert(place.start, *views);
                 // The kernel clears no page alone that is mapped several times, wherever that is.
                 shared.note(target.id, place.start, views.first);
+                shared.note_second(target.id, place.start, views.second);
             }
         }
         Ok(0)
@@ -237,10 +238,10 @@ fn see(
     }
 }
 
-/// What may map the same frames: mappings of files and shared memory that have their name several times. In order.
+/// Where frames may be mapped several times, sorted.
 fn ranges(target: &Target) -> Vec<AddrRange> {
-    let files = || target.mappings().iter().filter(|mapping| is_memory(mapping) && is_of_a_file(mapping));
-    let mut counts: HashMap<&str, u32> = HashMap::new();
-    files().for_each(|mapping| *counts.entry(&*mapping.name).or_default() += 1);
-    files().filter(|mapping| counts[&*mapping.name] > 1).map(|mapping| mapping.range).collect()
+    let views = second_views(target.mappings().iter().filter(|mapping| is_memory(mapping)));
+    let mut ranges: Vec<_> = views.iter().flat_map(|view| [Some(view.range), view.first_range()]).flatten().collect();
+    ranges.sort_unstable();
+    ranges
 }
