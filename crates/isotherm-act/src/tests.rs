@@ -101,9 +101,10 @@ fn pages_out_a_file(target: &Target, file: &std::fs::File, what: &str) -> Result
     assert_eq!(cached(file), SIZE as u64);
     let [outcome] = apply(&mut actuator, target, Action::PageOut, &[target.memory])[..] else { panic!() };
     let (mapped, cached) = (target.kib("Rss:") * 1024, cached(file));
-    assert_eq!(outcome.applied, SIZE as u64 - cached, "{what} {outcome:?}");
-    assert_eq!((outcome.unmapped, outcome.resident), (cached - mapped, Some(mapped)), "{what} {outcome:?}");
-    assert!(outcome.unmapped > 0, "{what} {outcome:?}");
+    // Pages that are being written to a disk leave the cache a little later.
+    assert!(outcome.applied <= SIZE as u64 - cached, "{what} {outcome:?}");
+    assert_eq!(outcome.applied + outcome.unmapped + mapped, SIZE as u64, "{what} {outcome:?}");
+    assert!(outcome.unmapped > 0 && outcome.resident == Some(mapped), "{what} {outcome:?}");
     Ok(())
 }
 

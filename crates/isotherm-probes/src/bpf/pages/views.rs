@@ -4,13 +4,14 @@
 //! Runtimes map their heap several times (ZGC until JDK 20, .NET), and programs map ring buffers twice in a row. The
 //! *first* view of a frame is the page at the lowest address; it is accessed if one of the views is. The others are
 //! *second* views: they are left out of what a survey finds. Frames are compared where a process maps the same part of
-//! a file or of shared memory at several addresses, in the first survey of a process, then in one of [`CHECK`] surveys,
-//! and in each survey of a process that has second views.
+//! a file or of shared memory at several addresses, in the first survey of a process, when there are other such
+//! addresses, in one of [`CHECK`] surveys, and in each survey of a process that has second views.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use isotherm_core::survey::{BlockPages, PageBits};
-use isotherm_core::{AddrRange, FrameMap, TargetId, second_views};
+use isotherm_core::{AddrRange, FrameMap, Mapping, TargetId, second_views};
 
 use super::block_frames::FramesOf;
 use super::folios::Zeros;
@@ -37,7 +38,19 @@ struct Views {
 #[derive(Debug, Default)]
 struct Known {
     blocks: BTreeMap<u64, Views>,
-    was_read: bool,
+    /// The mappings when it was read, and where they may have views. `None` if it was not read yet.
+    read: Option<(Arc<[Mapping]>, Vec<AddrRange>)>,
+}
+
+impl Known {
+    /// Where the target may have views now, as far as that is news.
+    fn news(&self, target: &Target) -> Option<Vec<AddrRange>> {
+        match &self.read {
+            Some((mappings, _)) if Arc::ptr_eq(mappings, target.mappings()) => None,
+            Some((_, before)) => Some(ranges(target)).filter(|now| now != before),
+            None => Some(ranges(target)),
+        }
+    }
 }
 
 /// A reading of a target that is not at its end.
@@ -55,7 +68,8 @@ pub(in crate::bpf) struct SecondViews {
     survey: u64,
     reading: Option<Reading>,
     finder: Finder,
-    /// The blocks of the target that is being read that may have views.
+    /// Where the target that is being read may have views, and the blocks there.
+    ranges: Vec<AddrRange>,
     places: Vec<Place>,
     /// What was found in them.
     views: Vec<Views>,
@@ -85,7 +99,7 @@ impl SecondViews {
 
     /// Whether the target is known to have no second views.
     pub(super) fn has_none(&self, target: TargetId) -> bool {
-        self.targets.get(&target).is_some_and(|known| known.was_read && known.blocks.is_empty())
+        self.targets.get(&target).is_some_and(|known| known.read.is_some() && known.blocks.is_empty())
     }
 
     /// Whether the page of the target at `addr` is a view of a frame that it maps several times.
@@ -113,14 +127,15 @@ impl SecondViews {
     ) -> Result<usize, BpfError> {
         let known = self.targets.entry(target.id).or_default();
         if self.reading.as_ref().is_none_or(|reading| reading.target != target.id) {
-            let is_due = !known.was_read || !known.blocks.is_empty() || self.survey.is_multiple_of(CHECK);
+            let news = known.news(target);
+            let is_due = news.is_some() || !known.blocks.is_empty() || self.survey.is_multiple_of(CHECK);
             if !is_due {
                 return Ok(0);
             }
             self.places.clear();
-            let ranges = ranges(target);
-            if let Some(space) = target.space().filter(|_| !ranges.is_empty()) {
-                self.finder.find(program, tables, space.pgd(), ranges.into_iter(), &mut self.places)?;
+            self.ranges = news.unwrap_or_else(|| ranges(target));
+            if let Some(space) = target.space().filter(|_| !self.ranges.is_empty()) {
+                self.finder.find(program, tables, space.pgd(), self.ranges.iter().copied(), &mut self.places)?;
             }
             self.views.clear();
             self.views.resize(self.places.len(), Views::default());
@@ -136,7 +151,7 @@ impl SecondViews {
         }
         // A reading that does not come to its end, because another survey begins, changes nothing.
         let known = self.targets.entry(target.id).or_default();
-        known.was_read = true;
+        known.read = Some((Arc::clone(target.mappings()), std::mem::take(&mut self.ranges)));
         known.blocks.clear();
         for (place, views) in self.places.iter().zip(&self.views) {
             if !(views.first | views.second).is_empty() {
