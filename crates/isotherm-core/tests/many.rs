@@ -269,5 +269,6 @@ fn processes_that_have_not_run_are_idle_and_are_not_read() {
     let (last, truth) = (panels.last().unwrap(), crowd.truth());
     let of = last.total[0];
     assert!(of.low as f64 <= truth && truth <= of.high as f64, "{of:?} {truth}");
+    assert!((2..=65).contains(&last.targets.len()), "{} targets are listed", last.targets.len());
     assert!(crowd.reads.get() <= panels.len() * 2 * (pages as usize + 20) + 8192, "{} pages read", crowd.reads.get());
 }

@@ -295,7 +295,11 @@ impl Panel {
 
     /// What the last reading says.
     pub(crate) fn snapshot(&self, reads: u64, clears: u64) -> PanelSnapshot {
-        let (targets, _, total) = self.sums();
+        let (mut targets, _, total) = self.sums();
+        let is_drawn = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).is_ok();
+        let idle = |id| TargetPanel { id, within: Default::default(), by_mapping: Vec::new() };
+        targets.extend(self.rests.some_at_rest(self.tick, is_drawn).into_iter().map(idle));
+        targets.sort_unstable_by_key(|target| target.id);
         let time = self.ticks.front().copied().unwrap_or_default();
         let observed = self.time_of(self.watched.max(1)).map_or(Duration::ZERO, |since| time - since);
         PanelSnapshot {

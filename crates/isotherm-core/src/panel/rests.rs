@@ -1,6 +1,6 @@
 //! Which targets have run, so that the pages of the others need not be read.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::member::Tick;
 use crate::{AtRest, TargetId};
@@ -11,7 +11,7 @@ const FEW_TARGETS: usize = 64;
 /// When each target has run last.
 #[derive(Debug, Default)]
 pub(super) struct Rests {
-    targets: HashMap<TargetId, Ran>,
+    targets: BTreeMap<TargetId, Ran>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,9 @@ impl Rests {
     pub(super) fn look(&mut self, tick: Tick, targets: impl ExactSizeIterator<Item = (TargetId, Option<AtRest>)>) {
         // A target that is new may have run. Of many, those that are there at the start are looked at twice.
         let of_new = if tick == 0 && targets.len() <= FEW_TARGETS { 1 } else { tick };
-        let mut before = std::mem::take(&mut self.targets);
+        let before = std::mem::take(&mut self.targets);
         self.targets.extend(targets.map(|(id, found)| {
-            let last = match before.remove(&id) {
+            let last = match before.get(&id) {
                 Some(ran) if found.is_some() && (ran.found == found || ran.last > tick) => ran.last,
                 Some(_) => tick,
                 None => of_new,
@@ -46,6 +46,13 @@ impl Rests {
     /// Whether a target may have run between the reading `tick` and the one before. True if nothing is known of it.
     pub(super) fn has_run(&self, target: TargetId, tick: Tick) -> bool {
         self.targets.get(&target).is_none_or(|ran| ran.last >= tick)
+    }
+
+    /// Some of the targets that have not run since the reading before `tick`, in their order: as many as are all drawn
+    /// from at the first reading.
+    pub(super) fn some_at_rest(&self, tick: Tick, is_drawn: impl Fn(TargetId) -> bool) -> Vec<TargetId> {
+        let at_rest = self.targets.iter().filter(|(id, ran)| ran.last < tick && !is_drawn(**id));
+        at_rest.map(|(id, _)| *id).take(FEW_TARGETS).collect()
     }
 
     /// For each window, whether a target has not run in it. A window begins after a reading.
