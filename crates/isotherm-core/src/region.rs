@@ -202,11 +202,16 @@ impl Region {
     /// nothing is known of the others.
     pub(crate) fn count(&mut self, observation: Observation, intervals: u32) {
         self.taken += 1;
+        let before = (self.last_nr_accesses, self.past_samples);
         match observation {
-            Observation::Idle => self.samples = self.samples.saturating_add(intervals),
+            Observation::Idle => {
+                self.samples = self.samples.saturating_add(intervals);
+                self.run.add(false, before);
+            }
             Observation::Accessed => {
                 self.samples += 1;
                 self.accessed += 1;
+                self.run.add(true, before);
             }
             Observation::Unobservable => {
                 self.samples += 1;
@@ -243,33 +248,30 @@ impl Region {
         let is_spared = (self.stride(attributes) > 1 || every > 1) && observed > 0;
         let before = (self.last_nr_accesses, self.past_samples);
         let found = (self.accessed, self.taken.saturating_sub(self.unobservable));
-        self.run = self.run.and(found, before);
-        let has_run = self.run.has_turned(samples, threshold);
+        let run = self.run;
+        let has_run = is_spared && self.samples < samples && run.has_turned(samples, threshold);
         let turned = has_run || has_turned(before, found, samples);
         let counts_before = is_spared && !turned;
-        let past = match counts_before {
-            true => self.past_samples.min(samples.saturating_sub(self.samples)),
-            // The samples of a run before this aggregation have found the same.
-            false if has_run => self.run.taken.saturating_sub(found.1).min(samples.saturating_sub(self.samples)),
-            false => 0,
+        let past = if counts_before { self.past_samples.min(samples.saturating_sub(self.samples)) } else { 0 };
+        self.accessed = match has_run {
+            true => run.count(samples),
+            false => blend((self.last_nr_accesses, past), (seen, self.samples)),
         };
-        let of_past = if counts_before { self.last_nr_accesses } else { seen };
-        self.accessed = blend((of_past, past), (seen, self.samples));
         self.unobservable = blend((self.last_nr_unobservable, past), (seen_unobservable, self.samples));
         self.weight = (samples / (past + observed).max(1)).max(1);
-        self.past_samples = (past + self.samples).min(samples);
+        self.past_samples = if has_run { run.taken } else { past + self.samples }.min(samples);
         // Without evidence, the region grows no older.
         let grows = self.samples == 0 || observed > 0;
         // With few samples, chance moves the count. That does not make the region young.
         let moved = changed && !(every > 1 && by_chance);
         let grown = if grows { attributes.aggregation() } else { Duration::ZERO };
-        self.age = match is_spared && has_run {
+        self.age = match has_run {
             // It was accessed in another way since the run began.
-            true => self.run.time,
+            true => run.time,
             false if moved => Duration::ZERO,
             false => self.age.saturating_add(grown),
         };
-        self.run = if has_run { Run::NONE } else { self.run.aged(attributes.aggregation()) };
+        self.run = if has_run { Run::NONE } else { run.aged(attributes.aggregation()) };
         self.steadiness.aggregated(changed && !by_chance);
         self.nr_samples = self.taken;
         self.samples = samples;
@@ -549,8 +551,16 @@ mod tests {
         assert_eq!(after(&hot, &[Observation::Idle; 5]), (0, 4));
         assert_eq!(after(&idle, &[Observation::Accessed; 2]), (20, 1));
         assert_eq!(after(&hot, &[Observation::Accessed; 40]), (20, 70), "the same is no change, however often");
-        let one_miss = [Observation::Idle, Observation::Accessed, Observation::Idle, Observation::Accessed];
-        assert!(after(&hot, &one_miss).0 > 10);
+        let misses = [Observation::Idle, Observation::Accessed, Observation::Idle, Observation::Accessed];
+        assert!(after(&hot, &misses).0 > 10);
+        // The change came within the first of two aggregations.
+        let mut turning = hot;
+        for answers in [[Observation::Accessed, Observation::Idle], [Observation::Idle; 2]] {
+            turning.reset();
+            answers.into_iter().for_each(|answer| turning.count(answer, 1));
+            turning.settle(&Attributes::default(), 10);
+        }
+        assert_eq!((turning.accessed, turning.age_in(AGGREGATION)), (0, 1));
     }
 
     #[test]
@@ -608,7 +618,8 @@ mod tests {
             r.reset();
             let new = attributes(to.0, to.1);
             r.rescale(&attributes(from.0, from.1), &new);
-            (0..20).for_each(|i| r.count(if i < found { Observation::Accessed } else { Observation::Idle }, 1));
+            let is_found = |i: u32| (i + 1) * found / 20 > i * found / 20;
+            (0..20).for_each(|i| r.count(if is_found(i) { Observation::Accessed } else { Observation::Idle }, 1));
             r.settle(&new, 1);
             r.age().as_millis()
         };

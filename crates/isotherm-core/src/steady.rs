@@ -148,8 +148,9 @@ pub(crate) fn has_turned((last, before): (u32, u32), (seen, taken): (u32, u32), 
     chance < UNLIKELY
 }
 
-/// Samples of neighbouring aggregations that have all found an access, or all none. If few samples are taken in an
-/// aggregation, only those of several together show that the frequency has turned into another one.
+/// The last samples of a region that have all found an access, or all none, also those of earlier aggregations. If few
+/// samples are taken in an aggregation, only those of several together show that the frequency has turned into another
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Whether they have found an access.
@@ -159,7 +160,7 @@ pub(crate) struct Run {
     /// The count of a whole aggregation before them, and the number of samples that it rests on.
     last: u32,
     pub(crate) before: u32,
-    /// The time of the aggregations before the last one.
+    /// The time from the end of the aggregation in which it began.
     pub(crate) time: Duration,
 }
 
@@ -167,20 +168,18 @@ impl Run {
     /// No samples.
     pub(crate) const NONE: Self = Self { accessed: false, taken: 0, last: 0, before: 0, time: Duration::ZERO };
 
-    /// The run with `found` accesses in the samples of another aggregation, which are `taken` in number, or a new one.
-    /// `before` is the count of the aggregations before, and the number of its samples.
-    #[must_use]
-    pub(crate) fn and(self, (found, taken): (u32, u32), (last, before): (u32, u32)) -> Self {
-        let accessed = found > 0;
-        if taken == 0 {
-            self
-        } else if accessed && found < taken {
-            Self::NONE
-        } else if self.taken > 0 && self.accessed == accessed {
-            Self { taken: self.taken.saturating_add(taken), ..self }
+    /// Takes in another sample. `before` is the count of the aggregations before, and the number of its samples.
+    pub(crate) const fn add(&mut self, accessed: bool, (last, before): (u32, u32)) {
+        if self.taken > 0 && self.accessed == accessed {
+            self.taken = self.taken.saturating_add(1);
         } else {
-            Self { accessed, taken, last, before, time: Duration::ZERO }
+            *self = Self { accessed, taken: 1, last, before, time: Duration::ZERO };
         }
+    }
+
+    /// The count of a whole aggregation of `samples`, by the run.
+    pub(crate) const fn count(self, samples: u32) -> u32 {
+        if self.accessed { samples } else { 0 }
     }
 
     /// The run after an aggregation of this length.
@@ -200,8 +199,8 @@ impl Run {
     /// Whether the frequency has turned into another one since the run began: the count of before is not the same within
     /// `threshold`, and does not explain the run. `samples` is the number of samples of a whole aggregation.
     pub(crate) fn has_turned(self, samples: u32, threshold: u32) -> bool {
-        let (found, count) = if self.accessed { (self.taken, samples) } else { (0, 0) };
-        self.last.abs_diff(count) > threshold && has_turned((self.last, self.before), (found, self.taken), samples)
+        let is_other = self.last.abs_diff(self.count(samples)) > threshold;
+        is_other && has_turned((self.last, self.before), (self.count(self.taken), self.taken), samples)
     }
 }
 
