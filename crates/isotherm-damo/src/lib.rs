@@ -16,5 +16,5 @@ mod schemes;
 struct Readme;
 
 pub use export::{Format, export};
-pub use import::{ImportError, Imported, import, import_within};
+pub use import::{ImportError, Imported, import, import_within, is_recording};
 pub use schemes::{parse_schemes, read_schemes};

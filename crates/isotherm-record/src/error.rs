@@ -103,7 +103,7 @@ pub enum RecordError {
     /// A part of it is damaged, and all of it is needed.
     #[error(
         "the recording {} is damaged at byte {at}: {reason}; \
-         save the rest first, with `isotherm recover`, or use a copy",
+         save the rest first, with `isotherm check --save`, or use a copy",
         path.display()
     )]
     Incomplete {

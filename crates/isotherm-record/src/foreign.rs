@@ -15,7 +15,7 @@ const KNOWN: [(&[u8], &str); 15] = [
     (b"<!DOCTYPE", "it is an HTML page"),
     (b"<svg", "it is an SVG picture"),
     (b"{", "it looks like JSON"),
-    (b"[", "it looks like JSON; if damo wrote it, `isotherm import damo` makes a recording of it"),
+    (b"[", "it looks like JSON; if damo wrote it, `isotherm convert FILE NAME.rec` makes a recording of it"),
     (b"\x78\x01", DAMO),
     (b"\x78\x9c", DAMO),
     (b"\x78\xda", DAMO),
@@ -24,7 +24,8 @@ const KNOWN: [(&[u8], &str); 15] = [
     (b"\x28\xb5\x2f\xfd", "it is compressed with zstd: decompress it"),
 ];
 
-const DAMO: &str = "it is compressed with zlib; if damo wrote it, `isotherm import damo` makes a recording of it";
+const DAMO: &str =
+    "it is compressed with zlib; if damo wrote it, `isotherm convert FILE NAME.rec` makes a recording of it";
 
 /// Says what `file` is.
 pub(crate) fn what(file: &File) -> &'static str {

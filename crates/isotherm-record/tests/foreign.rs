@@ -87,7 +87,7 @@ fn files_of_other_programs() {
     assert_eq!(refusal_of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), foreign("it is a PNG picture"));
     assert_eq!(refusal_of(b"Dear diary,\nit was warm.\n"), foreign("it looks like text"));
     assert_eq!(refusal_of(b"x"), foreign("it looks like text"));
-    let damo = "if damo wrote it, `isotherm import damo` makes a recording of it";
+    let damo = "if damo wrote it, `isotherm convert FILE NAME.rec` makes a recording of it";
     assert_eq!(refusal_of(b"[\n{"), foreign(&format!("it looks like JSON; {damo}")));
     assert_eq!(refusal_of(b"\x78\x9c\xed\x9d"), foreign(&format!("it is compressed with zlib; {damo}")));
     assert_eq!(refusal_of(b"PAR1\x15\x04"), foreign("it is a Parquet file"));

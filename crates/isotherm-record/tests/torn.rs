@@ -231,7 +231,7 @@ fn what_is_missing_is_told_by_bytes_and_by_time_and_the_rest_is_saved() {
     assert_eq!(parts, [(borders[1], borders[2], ms(200), ms(500)), (borders[2], borders[3], ms(200), ms(500))]);
 
     let refused = convert(&recording, &saved, Format::Recording).unwrap_err().to_string();
-    assert!(refused.contains("isotherm recover") && !saved.exists(), "{refused}");
+    assert!(refused.contains("isotherm check --save") && !saved.exists(), "{refused}");
     assert!(recover(&recording, &saved).unwrap().is_none());
     let saved = Recording::open(&saved).unwrap();
     assert_eq!(examine(&saved).unwrap().condition(), Condition::Whole);

@@ -1,8 +1,9 @@
-//! `isotherm check` and `isotherm recover`: recordings that are damaged.
+//! `isotherm check`: recordings that are damaged.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -12,7 +13,7 @@ use isotherm_output::standard_output;
 use isotherm_record::{Condition, Ending, Examination, Missing, Punctuality, Recording, examine, missed_words};
 use serde_json::{Value, json};
 
-use crate::cli::{Check, CheckFormat, Recover};
+use crate::cli::{Check, CheckFormat};
 use crate::tell;
 
 /// The exit status for a recording without an end mark.
@@ -23,10 +24,16 @@ const DAMAGED: u8 = 4;
 pub fn run(options: &Check) -> Result<ExitCode> {
     let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     let found = examine(&recording)?;
+    if let Some(output) = &options.save {
+        save(&recording, &found, output)?;
+    }
     let mut out = standard_output().apart_from([&options.recording])?;
     match options.format {
         CheckFormat::Text => write!(out, "{}", text(&found))?,
         CheckFormat::Json => writeln!(out, "{}", as_json(&found))?,
+    }
+    if options.save.is_some() {
+        return Ok(ExitCode::SUCCESS);
     }
     Ok(match found.condition() {
         Condition::Whole => ExitCode::SUCCESS,
@@ -35,23 +42,20 @@ pub fn run(options: &Check) -> Result<ExitCode> {
     })
 }
 
-pub fn recover(options: &Recover) -> Result<ExitCode> {
-    let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
-    let found = examine(&recording)?;
+/// Writes a recording of what can be read.
+fn save(recording: &Recording, found: &Examination, output: &Path) -> Result<()> {
     if found.snapshots + found.activities + found.surveys == 0 {
         let why = match &found.error {
             Some(error) => chain(error),
             None => "it has no snapshot, activity or survey".into(),
         };
-        bail!("nothing of {} can be recovered: {why}", options.recording.display());
+        bail!("nothing of {} can be saved: {why}", recording.path().display());
     }
-    let stopped = isotherm_record::recover(&recording, &options.output)?;
-    found.missing.iter().for_each(|part| tell(format_args!("isotherm: missing: {}", missing(part))));
-    if let Some(error) = stopped {
+    if let Some(error) = isotherm_record::recover(recording, output)? {
         tell(format_args!("isotherm: what follows is missing: {}", chain(&error)));
     }
-    tell(format_args!("isotherm: {} in {}", contents(&found), options.output.display()));
-    Ok(ExitCode::SUCCESS)
+    tell(format_args!("isotherm: {} in {}", contents(found), output.display()));
+    Ok(())
 }
 
 /// What a recording has, such as `20 snapshots, 2 activities and 2 surveys`.
@@ -90,7 +94,7 @@ fn text(found: &Examination) -> String {
         }
     }
     if found.condition() == Condition::Damaged {
-        text.push_str("`isotherm recover BAD GOOD` writes a recording of what can be read\n");
+        text.push_str("`isotherm check BAD --save GOOD` writes a recording of what can be read\n");
     }
     text
 }

@@ -22,8 +22,8 @@ mod watch;
 
 use clap::{Parser, Subcommand};
 
-pub use check::{Check, CheckFormat, Recover};
-pub use convert::{Convert, Import, ImportDamo, ImportFrom};
+pub use check::{Check, CheckFormat};
+pub use convert::Convert;
 pub use cut::Cut;
 pub use diff::Diff;
 pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
@@ -107,11 +107,9 @@ pub enum Command {
     Tier(Tier),
     Mark(Mark),
     Check(Check),
-    Recover(Recover),
     Cut(Cut),
     Merge(Merge),
     Convert(Convert),
-    Import(Import),
     Doctor(Doctor),
     Workload(Workload),
     Completions(Completions),

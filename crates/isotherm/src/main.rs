@@ -11,7 +11,6 @@ mod diff;
 mod doctor;
 mod ending;
 mod idle;
-mod import;
 mod man;
 mod marks;
 mod merge;
@@ -69,11 +68,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Diff(options) => diff::run(&options),
         Command::Mark(options) => marks::run(&options),
         Command::Check(options) => check::run(&options),
-        Command::Recover(options) => check::recover(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Merge(options) => merge::run(&options),
         Command::Convert(options) => convert::run(&options),
-        Command::Import(options) => import::run(&options),
         Command::Scheme(options) => scheme::run(&options),
         Command::Tier(options) => tier::run(&options),
         Command::Doctor(options) => doctor::run(&options),

@@ -230,7 +230,7 @@ fn an_option_sets_the_memory_that_a_part_of_a_recording_may_take() {
         "cut a.rec --time 0s: -o out.rec",
         "merge a.rec other.rec -o out.rec",
         "convert a.rec out.csv",
-        "recover a.rec out.rec",
+        "check a.rec --save out.rec",
         "scheme try all.yaml a.rec",
     ] {
         std::fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
@@ -313,9 +313,9 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
 
     // A compressed file of damo.
     let bytes = damo(&place, "small.damo", r#"{"end_time":2,"regions":[]},"#, 1_000_000);
-    let ran = run(&place, &["import", "damo", "small.damo", "--pid", "1"], 512 * MIB);
+    let ran = run(&place, &["convert", "small.damo", "small.rec", "--pid", "1"], 512 * MIB);
     assert!(bytes < 2 * MIB && ran.status == 1 && ran.err.contains("--max-memory"), "{bytes}: {}", ran.err);
-    let ran = run(&place, &["import", "damo", "small.damo", "--pid", "1", "--max-memory", "10M"], 512 * MIB);
+    let ran = run(&place, &["convert", "small.damo", "small.rec", "--pid", "1", "--max-memory", "10M"], 512 * MIB);
     assert!(ran.err.contains("takes more than 10 MiB of memory"), "{}", ran.err);
 
     // A recording with many regions: reports show one snapshot after another.

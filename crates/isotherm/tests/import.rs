@@ -1,4 +1,4 @@
-//! `isotherm import damo`, and `isotherm convert` to the formats of damo.
+//! `isotherm convert` from and to the formats of damo.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod common;
@@ -26,7 +26,7 @@ fn damon_data() -> String {
 fn a_recording_of_damo_is_imported_reported_and_converted_back() {
     let place = Place::new();
     std::fs::write(place.path("damon.data"), damon_data()).unwrap();
-    let ran = place.run(&["import", "damo", "--pid", "4711"]);
+    let ran = place.run(&["convert", "damon.data", "damon.rec", "--pid", "4711"]);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (0, "", ""));
 
     let summary = place.run(&["report", "summary", "damon.rec"]);
@@ -38,7 +38,7 @@ fn a_recording_of_damo_is_imported_reported_and_converted_back() {
         assert!(ran.status == 0 && !ran.out.is_empty(), "{kind}: {ran:?}");
     }
     assert_eq!(place.run(&["convert", "damon.rec", "back.damo"]).status, 0);
-    assert_eq!(place.run(&["import", "damo", "back.damo"]).status, 0);
+    assert_eq!(place.run(&["convert", "back.damo", "back.rec"]).status, 0);
     assert_eq!(place.regions("back.rec"), place.regions("damon.rec"));
 }
 
@@ -46,12 +46,15 @@ fn a_recording_of_damo_is_imported_reported_and_converted_back() {
 fn a_file_that_is_not_a_recording_of_damo_is_refused_in_one_line() {
     let place = Place::new();
     std::fs::write(place.path("cut"), &damon_data()[..300]).unwrap();
+    std::fs::write(place.path("same.rec"), damon_data()).unwrap();
+    std::fs::write(place.path("perf.data"), b"PERFILE2\x68\0\0\0").unwrap();
     for (arguments, status, words) in [
-        (&["import", "damo"][..], 1, &["cannot open damon.data", "check the name"][..]),
-        (&["import", "damo", "cut"], 1, &["cut is cut short at [0].snapshots[0]", "line ", "use a whole copy"]),
-        (&["import", "damo", "cut", "-o", "cut"], 1, &["cannot write cut", "an input of the same command"]),
-        (&["import", "perf", "cut"], 2, &["perf"]),
-        (&["import", "damo", "--pid", "me"], 2, &["--pid", "me"]),
+        (&["convert", "damon.data", "a.rec"][..], 1, &["cannot open the recording damon.data", "check the name"][..]),
+        (&["convert", "cut", "cut.rec"], 1, &["cut is cut short at [0].snapshots[0]", "line ", "use a whole copy"]),
+        (&["convert", "same.rec", "same.rec"], 1, &["cannot write same.rec", "an input of the same command"]),
+        (&["convert", "perf.data", "perf.rec"], 1, &["it is a recording of perf", "damo convert_record_format"]),
+        (&["convert", "cut", "cut.csv"], 2, &["cut is a recording of damo", ".rec first"]),
+        (&["convert", "cut", "cut.rec", "--pid", "me"], 2, &["--pid", "me"]),
     ] {
         let ran = place.run(arguments);
         assert_eq!(ran.status, status, "{ran:?}");

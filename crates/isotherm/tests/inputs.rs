@@ -54,29 +54,29 @@ fn check_tells_by_its_status_whether_a_recording_is_whole() {
 }
 
 #[test]
-fn recover_saves_the_rest_and_reports_say_what_is_missing() {
+fn check_saves_the_rest_and_reports_say_what_is_missing() {
     let place = Place::new();
     place.make_recording_of(3, "a.rec");
     damage(&place, "a.rec");
     let ran = place.run(&["report", "summary", "a.rec"]);
     assert!(ran.err.contains("is damaged at byte "), "{ran:?}");
     let ran = place.run(&["convert", "a.rec", "a.csv"]);
-    assert!(ran.status == 1 && ran.err.contains("isotherm recover"), "{ran:?}");
-    let ran = place.run(&["recover", "a.rec", "good.rec"]);
-    assert!(ran.status == 0 && ran.err.contains("isotherm: missing: bytes "), "{ran:?}");
+    assert!(ran.status == 1 && ran.err.contains("isotherm check --save"), "{ran:?}");
+    let ran = place.run(&["check", "a.rec", "--save", "good.rec"]);
+    assert!(ran.status == 0 && ran.out.contains("missing: bytes "), "{ran:?}");
     let ran = place.run(&["check", "good.rec"]);
     assert!(ran.status == 0 && ran.out.starts_with("whole: 2 snapshots, "), "{ran:?}");
-    let ran = place.run(&["recover", "good.rec", "good.rec"]);
+    let ran = place.run(&["check", "good.rec", "--save", "good.rec"]);
     assert!(ran.status == 1 && ran.err.contains("it is an input of the same command"), "{ran:?}");
 }
 
 #[test]
-fn recover_fails_if_there_is_nothing_to_save() {
+fn saving_fails_if_there_is_nothing_to_save() {
     let place = Place::new();
     place.make_recording("a.rec");
     damage(&place, "a.rec");
-    let ran = place.run(&["recover", "a.rec", "good.rec"]);
-    assert!(ran.status == 1 && ran.err.contains("nothing of a.rec can be recovered: "), "{ran:?}");
+    let ran = place.run(&["check", "a.rec", "--save", "good.rec"]);
+    assert!(ran.status == 1 && ran.err.contains("nothing of a.rec can be saved: "), "{ran:?}");
     assert!(!place.path("good.rec").exists(), "{ran:?}");
 }
 
@@ -116,7 +116,7 @@ fn foreign_text_does_not_act_on_a_terminal() {
     ];
     for (name, parts) in damo {
         write(name, parts);
-        let ran = place.run(&["import", "damo", name, "-o", "imported.rec"]);
+        let ran = place.run(&["convert", name, "imported.rec"]);
         assert_harmless(name, &ran.err);
     }
     write("pattern.toml", &[b"about = \"", escaped, b"\"\n[[", escaped, b"]]\n"]);

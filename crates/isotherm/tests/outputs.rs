@@ -54,7 +54,6 @@ fn calls(place: &Place) -> Vec<Vec<&'static str>> {
         vec!["report", "summary", "known.rec", "-f", "text", "-o", "OUT"],
         vec!["report", "html", "known.rec", "-f", "html", "-o", "OUT"],
         vec!["tier", "try", "known.rec", "-f", "text", "-o", "OUT"],
-        vec!["import", "damo", "known.damo", "-q", "-o", "OUT"],
         [&RECORD[..], &["-o", "OUT"], sleep].concat(),
         [&tune[..], &["-o", "OUT"], sleep].concat(),
         [&tune[..], &["--record", "OUT"], sleep].concat(),
@@ -82,7 +81,7 @@ fn run(place: &Place, call: &[&str], output: &str) -> Ran {
 fn each_command_writes_a_file_for_its_owner_and_leaves_nothing_else() {
     let place = Place::new();
     let calls = calls(&place);
-    let kept = ["record", "import", "run"];
+    let kept = ["record", "run"];
     for call in &calls {
         let before = place.names();
         fs::write(place.path("out"), "what was there").unwrap();
@@ -215,7 +214,9 @@ fn no_command_replaces_what_it_reads() {
     for (name, target) in [("link.rec", "known.rec"), ("link.yaml", "all.yaml")] {
         symlink(target, place.path(name)).unwrap();
     }
-    fs::hard_link(place.path("known.rec"), place.path("hard.rec")).unwrap();
+    for (name, target) in [("hard.rec", "known.rec"), ("damo.rec", "known.damo")] {
+        fs::hard_link(place.path(target), place.path(name)).unwrap();
+    }
     let mut calls = vec![
         vec!["report", "heatmap", "known.rec", "-f", "svg", "-o", "known.rec"],
         vec!["tier", "try", "known.rec", "-f", "svg", "-o", "known.rec"],
@@ -224,7 +225,7 @@ fn no_command_replaces_what_it_reads() {
         vec!["report", "html", "hard.rec", "-f", "html", "-o", "known.rec"],
         vec!["convert", "known.rec", "link.rec"],
         vec!["convert", "hard.rec", "known.rec"],
-        vec!["import", "damo", "known.damo", "-o", "known.damo"],
+        vec!["convert", "known.damo", "damo.rec"],
         vec!["record", "--probe", "refs", "-o", "program", "--", "./program", "0"],
     ];
     if bpf_works().is_ok() {
@@ -300,7 +301,7 @@ fn a_second_writer_is_refused_and_learns_who_the_first_is() {
         [&RECORD[..], &["-o", "a.rec", "--", "sleep", "1000"]].concat(),
         [&RECORD[..], &["-o", "b.rec", "--", "sleep", "1000"]].concat(),
         vec!["convert", "known.rec", "a.rec"],
-        vec!["import", "damo", "known.damo", "-o", "a.rec"],
+        vec!["convert", "known.damo", "a.rec"],
         vec!["report", "html", "known.rec", "-o", "a.rec", "-f", "html"],
         vec!["tune", "--probe", "refs", "--record", "a.rec", "--", "sleep", "1000"],
     ] {
@@ -354,8 +355,8 @@ fn a_command_that_cannot_start_leaves_everything_untouched() {
         (&["run", "-s", "broken.yaml", "--record", "isotherm.rec", "--", "true"], 1),
         (&["run", "-s", "missing.yaml", "--record", "isotherm.rec", "--", "true"], 1),
         (&["tune", "--record", "isotherm.rec", "--", "no-such-command"], 1),
-        (&["import", "damo", "missing", "-o", "isotherm.rec"], 1),
-        (&["import", "damo", "broken.yaml", "-o", "isotherm.rec"], 1),
+        (&["convert", "missing", "isotherm.rec"], 1),
+        (&["convert", "broken.damo", "isotherm.rec"], 1),
         (&["convert", "broken.yaml", "isotherm.rec"], 1),
     ] {
         let ran = place.run(call);

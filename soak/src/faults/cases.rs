@@ -244,8 +244,8 @@ pub fn cases(room: &Room) -> Vec<Case> {
     writes("convert known.rec out.damo.json", "out.damo.json", false, true);
     writes("convert known.rec out.json", "out.json", false, true);
     writes("convert known.rec out.rec", "out.rec", true, true);
-    writes("import damo known.damo -q -o out.rec", "out.rec", true, false);
-    writes("recover cut.rec out.rec", "out.rec", true, false);
+    writes("convert known.damo out.rec -q", "out.rec", true, false);
+    writes("check cut.rec --save out.rec", "out.rec", true, false);
     for kind in ["heatmap", "wss", "regions", "summary", "idle-time", "temperature", "overhead", "schemes"] {
         for (format, output) in [("png", "out.png"), ("svg", "out.svg"), ("pdf", "out.pdf")] {
             writes(&format!("report {kind} known.rec -f {format} -o {output}"), output, false, true);

@@ -22,6 +22,7 @@ use isotherm_core::units::{count, nanoseconds};
 use isotherm_record::{Contents, Header, Host, RecordError, Recorder, SnapshotRecord, recording_at};
 
 pub use error::ImportError;
+pub use open::is_recording;
 use timeline::{Findings, Timeline};
 
 /// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in

@@ -16,7 +16,7 @@ use super::{ImportError, MAX_JSON};
 
 /// The first bytes of files that a user of damo may mistake for its JSON, and what to tell the user.
 const KNOWN: [(&[u8], &str); 5] = [
-    (b"\xff\xff\xff\xff", "it may be a recording of isotherm, which needs no import"),
+    (b"\xff\xff\xff\xff", "it may be a recording of isotherm"),
     (
         b"PERFILE2",
         "it is a recording of perf; convert it first with `damo convert_record_format --format json_compressed`",
@@ -28,6 +28,20 @@ const KNOWN: [(&[u8], &str); 5] = [
 
 /// The bytes at the start of a file that are enough to distinguish formats.
 const START: usize = 1024;
+
+/// Whether the file at `path` begins as one that damo or its helpers write, in a format that [`records`] reads or names.
+/// A file that cannot be read does not.
+pub fn is_recording(path: &Path) -> bool {
+    let mut start = [0; START];
+    let Ok(Ok(len)) = Input::new(path).open().map(|file| file.read_at(&mut start, 0)) else { return false };
+    let start = &start[..len];
+    let others: [&[u8]; 2] = [b"PERFILE2", b"damon_recfmt_ver"];
+    is_zlib(start)
+        || start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+        || others.iter().any(|magic| start.starts_with(magic))
+        || version(start).is_some()
+        || String::from_utf8_lossy(start).contains("damon_aggregated:")
+}
 
 /// Reads all records of a file, within about `max_memory` bytes of memory if that is given.
 ///

@@ -1,4 +1,4 @@
-//! The options of `isotherm check` and `isotherm recover`.
+//! The options of `isotherm check`.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,10 @@ use super::Reading;
 /// It also shows how complete the data is: how many sampling rounds began late, the longest time that no snapshot
 /// covers, how many surveys there are, and how much of the memory was unknown or unobservable at the last survey. These
 /// figures do not change the exit status.
+///
+/// With --save, the intact batches of the recording become a new recording. A batch covers about half a second of the
+/// run. A recording has the identity and the mappings of a target only where they change. If such a change is lost with
+/// a damaged batch, the rows after it have the previous values, or mappings with the name `[unknown]`.
 #[derive(Args)]
 #[command(after_long_help = CHECK)]
 pub struct Check {
@@ -23,6 +27,10 @@ pub struct Check {
     /// The format of the result
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: CheckFormat,
+    /// Save the readable parts as this recording, which only its owner can read. An existing recording is kept, with
+    /// .old after its name
+    #[arg(long, value_name = "GOOD")]
+    pub save: Option<PathBuf>,
     #[command(flatten)]
     pub reading: Reading,
 }
@@ -38,34 +46,13 @@ pub enum CheckFormat {
 
 const CHECK: &str = "\
 Exit status:
-  0  whole
-  1  it cannot be read at all
+  0  whole; with --save, the readable parts are saved
+  1  it cannot be read at all; with --save, nothing is saved
   3  nothing is damaged, but it has no end mark: it is still being
      recorded, its recorder was killed, or the file was cut
   4  a part of it is damaged
 
 Examples:
   isotherm check
-  isotherm check isotherm.rec --format json";
-
-/// Save the readable parts of a damaged recording
-///
-/// The new recording has all intact batches of the old one. A batch covers about half a second of the run. A recording
-/// has the identity and the mappings of a target only where they change. If such a change is lost with a damaged batch,
-/// the rows after it have the previous values, or mappings with the name `[unknown]`.
-#[derive(Args)]
-#[command(after_long_help = RECOVER)]
-pub struct Recover {
-    /// The damaged recording
-    #[arg(value_name = "BAD")]
-    pub recording: PathBuf,
-    /// The recording to write, which only its owner can read. An existing recording is kept, with .old after its name
-    #[arg(value_name = "GOOD")]
-    pub output: PathBuf,
-    #[command(flatten)]
-    pub reading: Reading,
-}
-
-const RECOVER: &str = "\
-Examples:
-  isotherm recover isotherm.rec good.rec";
+  isotherm check isotherm.rec --format json
+  isotherm check bad.rec --save good.rec";

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{RECORDING, Reading};
 
 /// Check schemes, and try them on a recording
+///
 /// A scheme says which memory to act on, by size, access rate and age, what to do with it, and how much of it.
 /// docs/schemes.md describes the language. The directory schemes/ has examples.
 #[derive(Args)]

@@ -97,14 +97,14 @@ impl Place {
         let intervals = r#"{"sample_us": 5000, "aggr_us": 100000, "ops_update_us": 1000000}"#;
         let recording = format!(r#"[{{"target_id": 0, "intervals": {intervals}, "snapshots": [{snapshots}]}}]"#);
         std::fs::write(self.path("known.damo"), recording).unwrap();
-        let ran = self.run(&["import", "damo", "known.damo", "-q", "-o", name, "--pid", "4711"]);
+        let ran = self.run(&["convert", "known.damo", name, "-q", "--pid", "4711"]);
         assert_eq!(ran.status, 0, "{ran:?}");
     }
 
     /// Makes the recording `known.rec`, and the same of the process 4712 as `other.rec`.
     pub fn make_two_recordings(&self) {
         self.make_recording("known.rec");
-        let ran = self.run(&["import", "damo", "known.damo", "-q", "-o", "other.rec", "--pid", "4712"]);
+        let ran = self.run(&["convert", "known.damo", "other.rec", "-q", "--pid", "4712"]);
         assert_eq!(ran.status, 0, "{ran:?}");
     }
 
