@@ -262,6 +262,15 @@ impl Processes {
         self.finder.selection().is_open()
     }
 
+    /// Counts the processes that have ended since the last reading, for [`ProcessTable::take_unseen`] at the end of a
+    /// run.
+    pub fn count_unseen(&mut self) {
+        self.finder.hear(Instant::now());
+        let table = self.process_table.clone();
+        let members = table.members();
+        self.hear_of_births(&members);
+    }
+
     /// The shared table of the processes. Every survey updates it.
     pub fn process_table(&self) -> ProcessTable {
         self.process_table.clone()

@@ -83,7 +83,7 @@ pub fn missed_words(counts: &BTreeMap<MissedKind, u64>) -> Option<String> {
     }
     let lost = match &lost[..] {
         [] => joined.map(|joined| format!("{joined}, {WHY}")),
-        [all @ ..] => {
+        all => {
             let list = match all {
                 [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
                 all => all.concat(),

@@ -30,6 +30,14 @@ impl LiveTargets {
         matches!(self, Self::Processes(processes) if processes.is_open())
     }
 
+    /// Counts the processes that have ended since the last reading, at the end of a run.
+    pub(crate) fn count_unseen(&mut self) {
+        match self {
+            Self::Processes(processes) => processes.count_unseen(),
+            Self::Physical(..) => {}
+        }
+    }
+
     /// A reader of what each target is.
     pub(crate) fn infos(&self) -> InfoReader {
         match self {

@@ -325,6 +325,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         &mut self.sink
     }
 
+    /// The address space of the targets.
+    pub fn space_mut(&mut self) -> &mut S {
+        &mut self.space
+    }
+
     /// The probe that finds which pages were accessed.
     pub fn probe(&self) -> &P {
         &self.probe

@@ -142,7 +142,7 @@ impl Finder {
     }
 
     /// Makes the processes due that something happened to since the last time.
-    fn hear(&mut self, now: Instant) {
+    pub(crate) fn hear(&mut self, now: Instant) {
         let Some(events) = &self.events else {
             self.listed = None;
             return;

@@ -111,6 +111,7 @@ impl Source for MonitorSource {
             }
         };
         monitor.end()?;
+        monitor.space_mut().count_unseen();
         driver.unobserved.look(&driver.processes);
         let missed = driver.unobserved.take(start.elapsed(), true);
         missed.into_iter().for_each(|missed| outlet.send(Event::Missed(missed)));
