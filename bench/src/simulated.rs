@@ -7,7 +7,7 @@ use anyhow::Result;
 use isotherm_core::survey::{BlockPages, ClearPages, Rest, Survey, SurveyPart};
 use isotherm_core::{
     AccessProbe, AddrRange, AttributeOptions, Attributes, BoxError, Budget, Granularity, IntervalsGoal, Monitor, Next,
-    Observation, PaceOptions, Pacer, Sample, Sink, Snapshot, SurveyInterval, TargetId, TargetSpace,
+    Observation, PaceOptions, Pacer, Sample, Sink, Snapshot, Start, SurveyInterval, TargetId, TargetSpace,
 };
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::Cost;
@@ -75,6 +75,7 @@ pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> 
     let attributes = attributes.resolve(Granularity::Page)?;
     let mut pacer = Pacer::new(PaceOptions {
         budget,
+        start: Start::default(),
         bounds_samples: true,
         has_budget: true,
         samples: true,

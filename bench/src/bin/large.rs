@@ -12,7 +12,7 @@ use isotherm_bench::table::{self, share};
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::units::setting;
 use isotherm_core::{
-    AddrRange, Attributes, BoxError, Budget, IntervalsGoal, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot,
+    AddrRange, Attributes, BoxError, Budget, IntervalsGoal, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot, Start,
     SurveyInterval,
 };
 use isotherm_kernel::monitor_cpu_time;
@@ -119,6 +119,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let budget = Budget { cpu: options.cpu_budget / 100.0, ..Budget::default() };
     let mut pacer = Pacer::new(PaceOptions {
         budget,
+        start: Start::default(),
         bounds_samples: has_survey,
         has_budget: has_survey,
         samples: true,

@@ -13,7 +13,8 @@
 //!   the budget, and fewer targets join at a time. So several expensive pieces of work do not fall into the same ten
 //!   seconds.
 //!
-//! The first two seconds are not counted, because much is unknown then.
+//! - *The start.* Much is unknown then, so the first three seconds may take a credit: thirty seconds of the budget, but
+//!   300 ms of CPU time at most. The ten seconds are counted from then on.
 
 use std::time::Duration;
 
@@ -41,6 +42,20 @@ impl Default for Budget {
     }
 }
 
+/// What a run may take of the time of its targets at its start, when all accessed bits have to be cleared once. It sets
+/// no bound on the CPU time of isotherm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Up to 3 % of one CPU for three seconds, so that memory is known soon.
+    #[default]
+    Quick,
+    /// No more than later.
+    Gentle,
+}
+
+/// The share of one CPU that targets may lose in the first seconds of [`Start::Quick`].
+const QUICK: f64 = 0.03;
+
 /// The CPU time to clear a page: 65 to 95 ns (November 2026, on a virtual machine).
 const CLEAR: Duration = Duration::from_nanos(88);
 
@@ -58,13 +73,17 @@ pub struct Pace {
 }
 
 /// The share of the budget that is planned for. The rest is for what is not foreseen.
-const PLANNED: f64 = 0.92;
+const PLANNED: f64 = 0.91;
 
-/// Time that is not counted: what is begun in it ends within two seconds.
-pub(crate) const START: Duration = Duration::from_millis(1700);
+/// The start of a run, in which the credit may be spent.
+pub(crate) const START: Duration = Duration::from_secs(3);
 
-/// The share of one CPU that a survey may take within [`START`].
-const START_SHARE: f64 = 0.1;
+/// The credit: so many seconds of the budget, but at most so much CPU time, in seconds.
+const CREDIT: f64 = 30.0;
+const MOST_CREDIT: f64 = 0.3;
+
+/// The credit lasts for this part of [`START`] if it is spent as fast as surveys may.
+const SPENT_IN: f64 = 0.5;
 
 /// A part of a survey takes this long, about: so many seconds of the budget. With smaller parts, more surveys would be
 /// cut. The pages of a survey that is cut are read at different times, which blurs what was accessed when. With greater
@@ -80,8 +99,13 @@ const MOST_CHANGE: f64 = 2.0;
 /// on to its number of blocks.
 const LONGER: f64 = 1.25;
 
-/// A part of a survey within [`START`] takes this many seconds of [`START_SHARE`].
-const START_PART: f64 = 0.2;
+/// A part of a survey takes this part of the credit, and drawing pages of the panel takes at most so much of what is left
+/// of it at once.
+const START_PART: f64 = 1.0 / 15.0;
+const START_DRAW: f64 = 0.3;
+
+/// A survey takes at most this part of what is left of the credit.
+const START_SURVEY: f64 = 0.5;
 
 /// What was spent beyond the budget and what is paid for by the time until the next part and round, in seconds of the
 /// budget, after which next to nothing is spent.
@@ -112,10 +136,8 @@ const LEAST_SURVEYS: f64 = 0.25;
 /// The part of the budget that the panel may take.
 const PANEL: f64 = 0.4;
 
-/// Drawing pages of the panel takes so many seconds of the budget at once at most, and within [`START`] so many seconds
-/// of [`START_SHARE`].
+/// Drawing pages of the panel takes so many seconds of the budget at once at most.
 const DRAW: f64 = 1.0;
-const START_DRAW: f64 = 2.0;
 
 /// The least time from a survey to the next.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -152,6 +174,7 @@ const WINDOW_STEPS: usize = 51;
 #[derive(Clone, Debug)]
 pub struct Controller {
     budget: Budget,
+    start: Start,
     /// The survey interval, if it is fixed.
     fixed: Option<Duration>,
     surveys: bool,
@@ -162,6 +185,8 @@ pub struct Controller {
     /// CPU time that was spent beyond the budget and not saved again, in seconds: at most 0. What was saved before does
     /// not count.
     balance: f64,
+    /// What was spent of the credit for the start, in seconds.
+    started: f64,
     window: Window,
     survey: SurveyCost,
     /// The CPU time of a round with samples on the mean, in seconds.
@@ -271,12 +296,14 @@ impl Controller {
     pub fn new(budget: Budget, surveys: bool, samples: bool, fixed: Option<Duration>) -> Self {
         Self {
             budget,
+            start: Start::default(),
             fixed,
             surveys,
             samples,
             bounds_samples: true,
             now: Duration::ZERO,
             balance: 0.0,
+            started: 0.0,
             window: Window::default(),
             survey: SurveyCost::default(),
             round: None,
@@ -295,9 +322,15 @@ impl Controller {
         Self { bounds_samples: false, ..self }
     }
 
+    /// A controller that takes so much of the targets' time at the start.
+    #[must_use]
+    pub fn starting(self, start: Start) -> Self {
+        Self { start, ..self }
+    }
+
     /// Takes in that a part of a survey did `work` for `cpu` until `now`.
     pub fn surveyed(&mut self, now: Duration, cpu: Duration, work: SurveyWork) {
-        let counts = self.now > START;
+        let (counts, most) = (!self.is_start(), self.planned_part());
         self.spend(now, cpu);
         let cpu = cpu.as_secs_f64();
         let part = PART * self.budget.cpu;
@@ -305,7 +338,7 @@ impl Controller {
         let of_block = cpu / (work.read + work.cleared).max(1) as f64;
         cost.block = Some(cost.block.map_or(of_block, |mean| mean + (of_block - mean) / 4.0));
         // The first part opens the targets, which takes long if there are many of them. It is not counted.
-        cost.last_part = if counts { cpu } else { cpu.min(START_PART * START_SHARE) };
+        cost.last_part = if counts { cpu } else { cpu.min(most) };
         cost.so_far += cpu;
         cost.blocks_so_far += work.read;
         let part_blocks = (part / cost.block.unwrap_or(0.0).max(1e-9)).max(LEAST_BLOCKS);
@@ -347,7 +380,7 @@ impl Controller {
 
     fn spend(&mut self, now: Duration, cpu: Duration) {
         let passed = now.saturating_sub(self.now).as_secs_f64();
-        // What was begun within START is not counted.
+        // What was begun at the start is paid for by the credit.
         let counts = self.now > START;
         self.now = self.now.max(now);
         let cpu = cpu.as_secs_f64();
@@ -355,7 +388,25 @@ impl Controller {
         if counts {
             self.balance = (self.balance + passed * self.budget.cpu - cpu).min(0.0);
             self.window.spend(now, cpu);
+        } else {
+            self.started += cpu;
         }
+    }
+
+    /// What is planned for the start, in seconds of CPU time.
+    fn credit(&self) -> f64 {
+        let Budget { cpu, .. } = self.budget;
+        PLANNED * (CREDIT * cpu).min(MOST_CREDIT).max(cpu * START.as_secs_f64())
+    }
+
+    /// What is left of it.
+    fn credit_left(&self) -> f64 {
+        (self.credit() - self.started).max(0.0)
+    }
+
+    /// Whether there is credit for a part of a survey.
+    fn is_start(&self) -> bool {
+        self.now < START && self.credit_left() >= self.credit() * START_PART
     }
 
     /// The earliest time at which a piece of work that costs `cpu` keeps the last ten seconds within the budget. If
@@ -405,14 +456,14 @@ impl Controller {
 
     /// The CPU time that is planned for a part of a survey, in seconds.
     fn planned_part(&self) -> f64 {
-        if self.now < START { START_PART * START_SHARE } else { PART * self.budget.cpu }
+        if self.is_start() { START_PART * self.credit() } else { PART * self.budget.cpu }
     }
 
     /// How many blocks the next part of a survey reads.
     fn part_blocks(&self) -> f64 {
         match self.survey.block {
             None => FIRST_BLOCKS,
-            Some(block) if self.now < START => (self.planned_part() / block.max(1e-9)).max(LEAST_BLOCKS),
+            Some(block) if self.is_start() => (self.planned_part() / block.max(1e-9)).max(LEAST_BLOCKS),
             Some(_) => self.survey.part_blocks,
         }
     }
@@ -436,8 +487,9 @@ impl Controller {
 
     /// How to survey from now on. `sampling` is the sampling interval in force.
     pub fn survey_settings(&self, sampling: Duration) -> SurveySettings {
-        let is_start = self.now < START;
-        let share = self.shares(sampling).0.max(if is_start { START_SHARE } else { 0.0 });
+        let is_start = self.is_start();
+        let at_start = self.credit() / (START.as_secs_f64() * SPENT_IN);
+        let share = self.shares(sampling).0.max(if is_start { at_start } else { 0.0 });
         let whole = self.survey.whole().unwrap_or(self.survey.so_far);
         let of_part = self.expected_part();
         let time = |cpu: f64| Duration::from_secs_f64((cpu / share).min(1e6));
@@ -457,12 +509,24 @@ impl Controller {
                 Some(_) => Duration::ZERO,
                 None => self.earliest(Duration::from_secs_f64(of_part), sampling),
             },
-            target_share: self.budget.targets,
+            target_share: self.target_share(),
             set_again: self.budget.set_again,
             clears: self.clears(share),
             clear_page: self.clear_page(),
-            panel: PANEL * self.budget.cpu,
-            draw: Duration::from_secs_f64(if is_start { START_DRAW * START_SHARE } else { DRAW * self.budget.cpu }),
+            panel: PANEL * if is_start { at_start } else { self.budget.cpu },
+            draw: Duration::from_secs_f64(match is_start {
+                true => START_DRAW * self.credit_left(),
+                false => DRAW * self.budget.cpu,
+            }),
+        }
+    }
+
+    /// The share of one CPU that targets may lose now. The first survey may use what a second allows at once.
+    fn target_share(&self) -> f64 {
+        let Budget { targets, .. } = self.budget;
+        match self.start {
+            Start::Quick if self.now + SHORTEST < START => targets.max(QUICK),
+            Start::Quick | Start::Gentle => targets,
         }
     }
 
@@ -473,12 +537,15 @@ impl Controller {
     }
 
     /// The most pages that a survey may clear with this share of one CPU: clearing takes half as long as reading, or
-    /// what is left if surveys come each [`CLEARING_INTERVAL`].
+    /// what is left if surveys come each [`CLEARING_INTERVAL`]; at the start, a part of the credit.
     fn clears(&self, share: f64) -> f64 {
         let Some(block) = self.survey.block.filter(|_| self.fixed.is_none()) else { return f64::INFINITY };
         let reading = self.survey.blocks as f64 * block;
-        (reading / 2.0).max(share * CLEARING_INTERVAL.as_secs_f64() - reading)
-            / self.budget.clear.as_secs_f64().max(1e-9)
+        let time = match self.is_start() {
+            true => START_SURVEY * self.credit_left() - reading,
+            false => (reading / 2.0).max(share * CLEARING_INTERVAL.as_secs_f64() - reading),
+        };
+        time.max(0.0) / self.budget.clear.as_secs_f64().max(1e-9)
     }
 
     /// The number of rounds of which one has samples from now on. `sampling` is the sampling interval in force, and

@@ -57,7 +57,7 @@ pub use allocation::{Allocation, Allocations, CallStack, MappingCall, StackFrame
 pub use areas::areas;
 pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
-pub use budget::{Budget, Controller, Pace};
+pub use budget::{Budget, Controller, Pace, Start};
 pub use error::{BoxError, chain};
 pub use foreign::{LONGEST_NAME, bytes_of, end_of, is_unsafe, sanitise, sanitise_lines, start_of, text_of};
 pub use frame_map::{FrameMap, FrameSet};

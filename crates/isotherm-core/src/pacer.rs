@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use crate::budget::START;
 use crate::survey::{LONGEST_WAIT, SurveySettings};
-use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, StepWork};
+use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, Start, StepWork};
 
 /// How a monitor is paced.
 #[derive(Clone, Copy, Debug)]
 pub struct PaceOptions {
     /// The bounds on what the run costs.
     pub budget: Budget,
+    /// What the start may cost the targets.
+    pub start: Start,
     /// Whether the budget bounds samples too. If not, all rounds have samples.
     pub bounds_samples: bool,
     /// Whether the budget bounds readings of the mappings, and is reported.
@@ -100,6 +102,7 @@ impl Pacer {
             Some(SurveyInterval::Auto) | None => None,
         };
         let controller = Controller::new(options.budget, options.survey.is_some(), options.samples, fixed);
+        let controller = controller.starting(options.start);
         Self {
             controller: if options.bounds_samples { controller } else { controller.with_all_samples() },
             tuner: options.goal.filter(|_| options.samples).map(IntervalTuner::new),

@@ -11,7 +11,7 @@ use isotherm_core::survey::{
 };
 use isotherm_core::{
     AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Budget, Layout, Mapping, Monitor, Next, Observation,
-    PaceOptions, Pacer, Sample, Sink, Snapshot, StepWork, SurveyInterval, TargetId, TargetSpace,
+    PaceOptions, Pacer, Sample, Sink, Snapshot, Start, StepWork, SurveyInterval, TargetId, TargetSpace,
 };
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -169,6 +169,7 @@ fn the_first_survey_has_short_parts_where_its_price_is_not_known() {
         let budget = Budget { cpu: 0.01, targets: 1.0, ..Budget::default() };
         let mut pacer = Pacer::new(PaceOptions {
             budget,
+            start: Start::default(),
             bounds_samples: true,
             has_budget: true,
             samples: false,

@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 /// How many pages are cleared.
-const LIMITS: ClearLimits = ClearLimits { again: 12_500.0, clears: f64::INFINITY };
+const LIMITS: ClearLimits = ClearLimits { again: 12_500.0, unknown: 0.0, clears: f64::INFINITY };
 
 fn main() -> Result<(), BoxError> {
     let surveys: u32 = std::env::args().nth(1).map_or(Ok(10), |surveys| surveys.parse())?;

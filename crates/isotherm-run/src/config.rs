@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::scheme::Scheme;
-use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, IntervalsGoal, NodeId};
+use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, IntervalsGoal, NodeId, Start};
 use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_sim::Pattern;
@@ -58,6 +58,8 @@ pub struct RunConfig {
     /// The bounds on the cost of the run. `None` is the default budget, which does not bound samples if surveys are off
     /// or the sampling interval is fixed.
     pub budget: Option<Budget>,
+    /// How much of the targets' time the run may take at its start.
+    pub start: Start,
     /// Whether the call stacks of the calls that map memory are recorded.
     pub stacks: bool,
     /// How the thread of the monitor is scheduled.
@@ -255,6 +257,7 @@ impl RunConfig {
             intervals: IntervalsChoice::Auto,
             intervals_goal: None,
             budget: None,
+            start: Start::default(),
             stacks: false,
             scheduling: Scheduling::default(),
             seed: None,

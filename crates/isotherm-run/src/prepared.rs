@@ -6,8 +6,8 @@ use std::time::Duration;
 use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions, TargetId, units};
 use isotherm_kernel::hold::LONGEST_HOLD;
 use isotherm_kernel::{
-    Part, PhysicalMemory, Pidfd, Processes, Selection, Selector, TargetError, bit_prices, mappings_of, resident,
-    unix_ns,
+    Part, PhysicalMemory, Pidfd, Processes, Selection, Selector, TargetError, bit_prices, mappings_of, now_since_boot,
+    resident, unix_ns,
 };
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::stacks::StackTracer;
@@ -37,6 +37,9 @@ use crate::{
 /// The budget may make it longer.
 const SHORT_UPDATE: Duration = Duration::from_millis(200);
 
+/// The kernel tells the time at which a process was started in units of this, rounded down.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
+
 /// A run of a given length has at least this many snapshots, however long its intervals become.
 const LEAST_SNAPSHOTS: u32 = 10;
 
@@ -55,6 +58,8 @@ pub struct Prepared {
     duration: Option<Duration>,
     sinks: Sinks,
     control: Control,
+    /// When the command was started, since the boot of the machine.
+    began: Option<Duration>,
     notices: Vec<Notice>,
     recording: Option<(RecordingSink, Need)>,
     /// The files that the run reads.
@@ -116,6 +121,7 @@ impl Prepared {
             shared_hold,
             allow_pauses,
             budget,
+            start,
             stacks,
             intervals,
             intervals_goal,
@@ -211,7 +217,7 @@ impl Prepared {
                     IntervalsGoal { most_aggregation: most_aggregation.min(goal.most_aggregation), ..goal }
                 });
                 let has_budget = probe.is_paced() && (bounds_samples || !sampling);
-                let pace = PaceOptions { budget, has_budget, bounds_samples, samples: sampling, survey, goal };
+                let pace = PaceOptions { budget, start, has_budget, bounds_samples, samples: sampling, survey, goal };
                 let follows = survey.is_some() && !targets.is_physical();
                 let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
                 let attributes = AttributeOptions { update, ..attributes };
@@ -287,7 +293,7 @@ impl Prepared {
         let recording = recording.transpose()?;
         let control = Control::new()?;
         let sinks = Sinks::default();
-        Ok(Self { origin, properties, seed, duration, sinks, control, notices, recording, inputs })
+        Ok(Self { origin, properties, seed, duration, sinks, control, began: None, notices, recording, inputs })
     }
 
     /// What holds for the run.
@@ -328,6 +334,7 @@ impl Prepared {
             return Ok(None);
         };
         let Start::Pending(line) = command else { return Ok(None) };
+        self.began = Some(now_since_boot().saturating_sub(CLOCK_TICK));
         // The command is watched from its first call on. No other process is started meanwhile.
         stacks.as_ref().map(|tracer| tracer.watch_children(descendants)).transpose()?;
         let started = Command::start(line, &self.inputs);
@@ -343,7 +350,7 @@ impl Prepared {
     /// If the command cannot be started, or a thread cannot be started.
     pub fn start(mut self) -> Result<Session, RunError> {
         let command = self.start_command()?;
-        let Self { origin, duration, mut sinks, control, notices, recording, .. } = self;
+        let Self { origin, duration, mut sinks, control, began, notices, recording, .. } = self;
         let recorded = recording.map(|(recording, need)| recording.add_to(&mut sinks, need));
         let overflow = match &origin {
             Origin::Live { .. } => Overflow::Miss,
@@ -367,6 +374,7 @@ impl Prepared {
                                 pace,
                                 scheduling,
                                 seed: self.seed,
+                                began,
                                 probe,
                                 targets,
                             }),

@@ -41,7 +41,7 @@ pub use top::Top;
 pub use tune::{Tune, TuneFormat};
 pub use watch::{
     BudgetOptions, Cpus, IntervalsChoice, PhysicalOptions, ProbeChoice, RangeOption, Sampling, SharedOption,
-    WatchOptions,
+    StartChoice, WatchOptions,
 };
 
 /// The recording that commands use unless another is named.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
-use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, units};
+use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, Start, units};
 use isotherm_kernel::{Part, Selection, housekeeping_cpus};
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, Need, Prepared, ProbeChoice, RunConfig, RunError, Scheduling,
@@ -147,6 +147,12 @@ impl<'a> Call<'a> {
             },
             intervals_goal: options.intervals_goal.map(IntervalsGoal::of_share),
             budget: budget(cpu_budget, &watch.budget),
+            start: match watch.budget.start {
+                Some(cli::StartChoice::Quick) => Start::Quick,
+                Some(cli::StartChoice::Gentle) => Start::Gentle,
+                None if matches!(self.subcommand, "run" | "tier run") => Start::Gentle,
+                None => Start::Quick,
+            },
             scheduling: Scheduling { nice: watch.scheduling.nice, cpus, locks_memory: true },
             seed: options.seed,
             duration,

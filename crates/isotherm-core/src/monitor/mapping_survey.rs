@@ -6,14 +6,14 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::{Monitor, MonitorError, SurveyWork};
-use crate::survey::{BLOCK_PAGES, BlockList, Learned, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
+use crate::survey::{BLOCK_PAGES, BlockList, Credit, Learned, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink};
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Reads and clears all mappings of all targets. Each mapping becomes a region.
     pub(super) fn survey_mappings(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
         let spaces = self.read_targets(now)?;
-        let credit = self.survey.as_mut().map_or(0.0, |plan| plan.begin(now));
+        let credit = self.survey.as_mut().map_or_else(Credit::default, |plan| plan.begin(now));
         self.mapping_histories.retain(|id| spaces.iter().any(|space| space.id == id));
         let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
         let (mut learned, mut blocks) = (Learned::default(), 0);

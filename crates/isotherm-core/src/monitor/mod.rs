@@ -127,8 +127,9 @@ pub struct Monitor<S, P, K, R> {
     sampling: bool,
     /// One of this many rounds has samples.
     every: u32,
-    /// When the run started, counted from the boot of the machine.
-    started: Option<Duration>,
+    /// Since when processes that are started belong to the run, and when the run started, both counted from the boot of
+    /// the machine.
+    started: Option<(Duration, Duration)>,
     /// Tells the CPU time that the monitor has taken.
     cpu_clock: Option<CpuClock>,
     // These buffers are used again in each round, so that a round allocates no memory.
@@ -286,11 +287,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.every = every.max(1);
     }
 
-    /// Tells when the run starts, counted from the boot of the machine. All memory of a process that starts later is
-    /// new to its first survey: what is accessed was accessed since the process started. Otherwise nothing is known of
-    /// the time before the first survey.
-    pub fn set_start(&mut self, since_boot: Duration) {
-        self.started = Some(since_boot);
+    /// Tells when the run starts, counted from the boot of the machine, and since when processes that are started belong
+    /// to it, such as its command. All memory of such a process is new to its first survey: what is accessed was accessed
+    /// since the process started. Otherwise nothing is known of the time before the first survey.
+    pub fn set_start(&mut self, since: Duration, start: Duration) {
+        self.started = Some((since, start));
     }
 
     /// Lets a part of a survey end when it has taken [`SurveySettings::part_time`] by this clock, which returns the CPU

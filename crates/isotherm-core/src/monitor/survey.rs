@@ -8,9 +8,9 @@ use rand::Rng;
 
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
-    Begun, BlockFrames, BlockPages, ByNode, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, HistoryUpdate, Learned,
-    PageHistory, PageSums, SurveyCost, SurveyPart, SurveySettings, SurveySnapshot, TargetSurvey, TotalSums, Uncertain,
-    Windows,
+    Begun, BlockFrames, BlockPages, ByNode, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, Credit, HistoryUpdate,
+    Learned, PageHistory, PageSums, SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey,
+    TotalSums, Uncertain, Windows,
 };
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink, TargetId, TargetSpace};
 
@@ -41,7 +41,7 @@ pub(super) struct Pass {
     once: Option<CountedOnce>,
     cost: SurveyCost,
     /// How many pages may be accessed again of what is cleared from now on.
-    credit: f64,
+    credit: Credit,
     /// How many pages may be cleared from now on.
     clears: f64,
     /// How many pages of the targets that wait may have to be cleared, by the survey before.
@@ -297,7 +297,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let known = || self.regions.targets().iter().filter_map(|target| target.history.as_ref());
         let is_first = known().all(|history| history.block_count() == 0);
         let wanted_waiting = known().map(|history| history.clears_wanted()).sum();
-        let credit = self.survey.as_mut().map_or(0.0, |plan| plan.begin(now));
+        let credit = self.survey.as_mut().map_or_else(Credit::default, |plan| plan.begin(now));
         Ok(Pass {
             once: (spaces.len() > 1).then(|| {
                 let mut once = std::mem::take(&mut self.once);
@@ -313,7 +313,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             learned: Learned::default(),
             cost: SurveyCost::default(),
             credit,
-            clears: self.survey.as_ref().map_or(0.0, |plan| plan.settings.clears),
+            clears: self.survey.as_ref().map_or(0.0, SurveyPlan::clears),
             wanted_waiting,
         })
     }
@@ -377,9 +377,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.blocks = blocks;
             return Ok(());
         }
-        let (again, clears) = (pass.credit * of_survey, (pass.clears * of_survey).min(left.clears(blocks.len())));
-        let chosen = reading.update.choose(ClearLimits { again, clears }, &mut self.rng);
-        pass.credit -= chosen.again;
+        let clears = (pass.clears * of_survey).min(left.clears(blocks.len()));
+        let (again, unknown) = (pass.credit.again * of_survey, pass.credit.unknown * of_survey);
+        let chosen = reading.update.choose(ClearLimits { again, unknown, clears }, &mut self.rng);
+        pass.credit.again -= chosen.again;
+        pass.credit.unknown -= chosen.unknown;
         pass.clears -= chosen.clears;
         pass.learned.set_again += chosen.set_again;
         (reading.from, reading.chosen, reading.has_part) = (rest_of.from, chosen.blocks, true);
@@ -393,12 +395,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let rest = reading.chosen.split_off(left.clear(&reading.chosen));
         let mut chosen = std::mem::replace(&mut reading.chosen, rest);
         self.look_among(reading.space.id, &chosen)?;
+        let seen: Vec<u64> = chosen.iter().map(|block| block.start).collect();
         let Some(survey) = self.probe.survey() else {
             reading.has_part = false;
             return Ok(());
         };
         pass.cost.clears += survey.clear(reading.space.id, &mut chosen).map_err(MonitorError::Probe)?;
-        self.panel.surveyed(reading.space.id, &chosen);
+        self.panel.surveyed(reading.space.id, &chosen, &seen);
         reading.update.note_cleared(&chosen);
         if reading.chosen.is_empty() {
             reading.update.end_part(&reading.space.mappings);
@@ -553,8 +556,8 @@ const MORE_BLOCKS: usize = 8;
 /// The blocks of one part.
 pub(super) type Blocks = Vec<BlockPages>;
 
-/// When a process has started since the start of the run, if it has.
-fn began(run: Option<Duration>, target: TargetId) -> Option<Duration> {
-    let TargetId::Process(process) = target else { return None };
-    process.start.checked_sub(run?)
+/// When a process that belongs to the run has started, since the start of the run. Zero if that was before.
+pub(super) fn began(run: Option<(Duration, Duration)>, target: TargetId) -> Option<Duration> {
+    let (TargetId::Process(process), (since, start)) = (target, run?) else { return None };
+    (process.start >= since).then(|| process.start.saturating_sub(start))
 }

@@ -83,11 +83,14 @@ impl Member {
         }
     }
 
-    /// Takes in that a survey has cleared it since the reading `tick`.
-    pub(super) fn cleared_by_survey(&mut self, tick: Tick) {
+    /// Takes in that a survey has cleared it since the reading `tick`, perhaps without a look at it first.
+    pub(super) fn cleared_by_survey(&mut self, is_unseen: bool, tick: Tick) {
         if self.set {
             self.set = false;
             self.since = tick + 1;
+        } else {
+            // Its accessed bit was clear at that reading.
+            self.seen |= is_unseen && self.since > 0;
         }
     }
 
@@ -116,5 +119,22 @@ impl Member {
     /// The address of the memory that shares its accessed bit.
     pub(super) fn bit(&self) -> u64 {
         if self.is_huge { self.addr - self.addr % BLOCK_SIZE } else { self.addr }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_survey_clears_without_a_look_was_accessed() {
+        let idle = PageLook { present: true, ..PageLook::default() };
+        for (is_unseen, used) in [(true, true), (false, false)] {
+            let mut member = Member::drawn(0x1000, 0);
+            assert!(!member.read(idle, 1));
+            member.cleared_by_survey(is_unseen, 1);
+            member.read(idle, 2);
+            assert_eq!(matches!(member.within(1, 2), Seen::Used), used);
+        }
     }
 }

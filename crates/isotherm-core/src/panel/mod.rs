@@ -218,15 +218,17 @@ impl Panel {
         }
     }
 
-    /// Takes in which pages a survey has cleared.
-    pub(crate) fn surveyed(&mut self, target: TargetId, cleared: &[ClearPages]) {
+    /// Takes in which pages a survey has cleared. Those in other blocks than the `seen` ones, which begin at these sorted
+    /// addresses, were cleared without a look at them: the survey has found them accessed.
+    pub(crate) fn surveyed(&mut self, target: TargetId, cleared: &[ClearPages], seen: &[u64]) {
         let tick = self.tick;
         let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };
         for block in cleared {
             let end = block.start.saturating_add(BLOCK_SIZE);
+            let is_unseen = seen.binary_search(&block.start).is_err();
             for member in self.targets[index].within_mut(block.start..end) {
                 if block.pages.contains(((member.addr - block.start) / PAGE_SIZE) as usize) {
-                    member.cleared_by_survey(tick);
+                    member.cleared_by_survey(is_unseen, tick);
                 }
             }
         }

@@ -127,18 +127,24 @@ pub(crate) enum Verdict {
 }
 
 /// Passes a range through `filters` from index `from` on, as far as no pages have to be inspected. Calls `decide`
-/// with each part of the range and the decision on it.
+/// with each part of the range and the decision on it. No pages are inspected of what is rejected, whatever they are.
 pub(crate) fn filter_range(
     filters: &[Filter],
     from: usize,
     context: FilterContext<'_>,
     range: AddrRange,
-    decide: &mut impl FnMut(AddrRange, Verdict),
+    decide: &mut dyn FnMut(AddrRange, Verdict),
 ) {
     for (nth, filter) in filters.iter().enumerate().skip(from).filter(|(nth, _)| context.passed != Some(*nth)) {
         let verdict = if filter.allow { Verdict::Allowed } else { Verdict::Rejected };
         match &filter.kind {
-            FilterKind::Pages(_) => return decide(range, Verdict::Pages(nth)),
+            FilterKind::Pages(_) if filter.allow => return decide(range, Verdict::Pages(nth)),
+            FilterKind::Pages(_) => {
+                return filter_range(filters, nth + 1, context, range, &mut |part, of_others| match of_others {
+                    Verdict::Rejected => decide(part, Verdict::Rejected),
+                    Verdict::Allowed | Verdict::Pages(_) => decide(part, Verdict::Pages(nth)),
+                });
+            }
             FilterKind::Address(bounds) => {
                 let inside = range.intersection(*bounds);
                 let below = AddrRange::new(range.start(), range.end().min(bounds.start()));
@@ -248,6 +254,16 @@ mod tests {
             decisions(&outside, "", (0x1000, 0x2800)),
             [(0x1000, 0x2000, Verdict::Rejected), (0x2000, 0x2800, Verdict::Allowed)]
         );
+    }
+
+    #[test]
+    fn no_pages_are_inspected_of_memory_that_a_later_filter_rejects() {
+        let young = filter(false, FilterKind::Pages(PageKind::Young));
+        let filters = [young.clone(), filter(true, FilterKind::File)];
+        assert_eq!(decisions(&filters, "", (0, 4096)), [(0, 4096, Verdict::Rejected)]);
+        assert_eq!(decisions(&filters, "/lib/libc.so", (0, 4096)), [(0, 4096, Verdict::Pages(0))]);
+        let allowed = [Filter { allow: true, ..young }, filter(true, FilterKind::File)];
+        assert_eq!(decisions(&allowed, "", (0, 4096)), [(0, 4096, Verdict::Pages(0))]);
     }
 
     #[test]

@@ -133,7 +133,7 @@ pub(super) struct Numbers {
 pub(super) struct Wanted {
     /// Pages that were accessed in a known interval.
     pub(super) sure: PageBits,
-    /// Pages with an unknown past.
+    /// Pages with an unknown past, and those of a block of which none was cleared.
     pub(super) unknown: PageBits,
 }
 
@@ -237,6 +237,15 @@ impl Block<'_> {
         wanted
     }
 
+    /// Leaves in `wanted` a part of the pages, unless a part was cleared before and was mostly not accessed again.
+    pub(super) fn explore(&self, wanted: &mut Wanted, rng: &mut impl Rng) {
+        let is_mostly_used = self.share.is_none_or(|share| share >= HOT_SHARE);
+        if is_mostly_used && !self.is_hot() {
+            let rest = (wanted.sure | wanted.unknown) & !self.revived;
+            *wanted = Wanted { sure: wanted.sure & self.revived, unknown: a_part(rest, rng) };
+        }
+    }
+
     fn wanted_of_observable(&self, rng: &mut impl Rng) -> Wanted {
         let set = self.present & !self.clear & !self.unobservable & !self.shared;
         if set.is_empty() && !self.is_hot() {
@@ -244,10 +253,7 @@ impl Block<'_> {
         }
         let revived = self.revived & set;
         if self.is_hot() {
-            let size = BLOCK_PAGES / HOT_PARTS;
-            let parts = (0..HOT_PARTS).map(|part| set & PageBits::of(part * size..(part + 1) * size));
-            let part = parts.filter(|pages| !pages.is_empty()).choose(rng).unwrap_or_default();
-            return Wanted { sure: revived | part, unknown: PageBits::NONE };
+            return Wanted { sure: revived | a_part(set, rng), unknown: PageBits::NONE };
         }
         let mut wanted = Wanted { sure: self.set_again & set, unknown: PageBits::NONE };
         for page in (set & !wanted.sure).iter() {
@@ -259,8 +265,18 @@ impl Block<'_> {
                 _ => wanted.sure.insert(page),
             }
         }
+        if self.is_unexplored() && set.count() >= 2 * MIN_CLEARED {
+            wanted = Wanted { sure: wanted.sure & revived, unknown: (wanted.sure | wanted.unknown) & !revived };
+        }
         wanted
     }
+}
+
+/// One of the runs that a block is divided into, chosen at random from those that have some of `pages`.
+fn a_part(pages: PageBits, rng: &mut impl Rng) -> PageBits {
+    let size = BLOCK_PAGES / HOT_PARTS;
+    let parts = (0..HOT_PARTS).map(|part| pages & PageBits::of(part * size..(part + 1) * size));
+    parts.filter(|part| !part.is_empty()).choose(rng).unwrap_or_default()
 }
 
 impl BlockState {
@@ -364,9 +380,23 @@ impl BlockState {
         if self.is_hot() { PageBits::NONE } else { self.uncertain() }
     }
 
-    /// The observable pages that were never cleared, so that it is not known when they were accessed.
+    /// The observable pages that were never cleared, so that it is not known when they were accessed. If no page of the
+    /// block was cleared, all that may have been accessed in the last interval.
     pub(super) fn never_cleared(&self) -> usize {
-        self.uncertain().iter().filter(|&page| self.last[page] == UNKNOWN).count()
+        match self.is_unexplored() {
+            true => self.uncertain().count(),
+            false => self.uncertain().iter().filter(|&page| self.last[page] == UNKNOWN).count(),
+        }
+    }
+
+    /// Whether it is not known of its first present page when it was accessed.
+    pub(super) fn has_unknown_past(&self) -> bool {
+        self.present.iter().next().is_some_and(|page| self.last[page] == UNKNOWN)
+    }
+
+    /// Whether no page of the block was cleared, so that nothing tells how many of them are accessed again.
+    fn is_unexplored(&self) -> bool {
+        self.share.is_none() && self.clear.is_empty()
     }
 
     /// The share of the uncertain pages that counts as accessed in the last interval. `None` if they are unknown.

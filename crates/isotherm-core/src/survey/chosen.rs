@@ -11,6 +11,8 @@ pub struct ClearLimits {
     /// The most pages that the target may be expected to access again. If the panel is not all memory, the pages
     /// outside of it.
     pub again: f64,
+    /// The same for pages with an unknown past, in addition. The panel does not matter for them.
+    pub unknown: f64,
     /// The most pages that are cleared.
     pub clears: f64,
 }
@@ -22,6 +24,8 @@ pub struct Chosen {
     pub blocks: Vec<ClearPages>,
     /// How much of [`ClearLimits::again`] they take.
     pub again: f64,
+    /// How much of [`ClearLimits::unknown`] they take.
+    pub unknown: f64,
     /// How much of [`ClearLimits::clears`] they take.
     pub clears: f64,
     /// How many accessed bits in the panel the target has set again since they were cleared.
@@ -29,13 +33,17 @@ pub struct Chosen {
 }
 
 impl HistoryUpdate {
-    /// Chooses pages of the part under way to clear, within `limits`: those of the panel first.
-    /// The pages that the limits leave out are chosen at random, so that the cleared ones are representative. Pages
-    /// with an unknown past come last.
+    /// Chooses pages of the part under way to clear, within `limits`: pages with an unknown past as far as there is a
+    /// limit for them, then those of the panel, and others last.
+    /// The pages that the limits leave out are chosen at random, so that the cleared ones are representative.
+    ///
+    /// If the limits do not suffice for all pages with an unknown past, a part of each block is cleared first. It tells
+    /// how many of the rest will be accessed again. If that is nearly all of them, another part is cleared in the next
+    /// survey, until the block is hot.
     pub fn choose(&self, limits: ClearLimits, rng: &mut impl Rng) -> Chosen {
-        let (ClearLimits { again: most, clears }, panel) = (limits, self.history().panel);
+        let (ClearLimits { again: most, unknown: most_unknown, clears }, panel) = (limits, self.history().panel);
         let blocks = &self.part;
-        let wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
+        let mut wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         shuffle(&mut order, rng);
         let (first, rest): (Vec<usize>, Vec<usize>) =
@@ -48,8 +56,16 @@ impl HistoryUpdate {
 
         // The share of what is cleared that is accessed again, where nothing is known of the block.
         let (share, of_new) = (self.history().unknown_share.unwrap_or(1.0), self.before().new_share());
+        let unasked = |index: usize| if blocks[index].1.has_unknown_past() { share } else { of_new };
+        let of_unknown =
+            |index: usize| blocks[index].1.share.map_or_else(|| unasked(index), |share| share.max(LEAST_AGAIN));
+        let all_unknown: f64 =
+            (0..blocks.len()).map(|nth| bits(nth, wanted[nth].unknown) * f64::from(of_unknown(nth))).sum();
+        if all_unknown > most_unknown + most {
+            wanted.iter_mut().zip(blocks).for_each(|(wanted, block)| self.block(block).explore(wanted, rng));
+        }
         let sure = |&index: &usize| (index, wanted[index].sure, blocks[index].1.share.unwrap_or(of_new));
-        let unknown = |&index: &usize| (index, wanted[index].unknown, share);
+        let unknown = |&index: &usize| (index, wanted[index].unknown, of_unknown(index));
         // What the panel takes is bounded by its size. What is accessed outside of it may all be accessed again.
         let of_panel = |(index, pages, share)| (index, pages, if panel.is_all() { f64::from(share) } else { 0.0 });
         let beside = |(index, pages, _)| (index, pages, 1.0);
@@ -57,8 +73,18 @@ impl HistoryUpdate {
         let others = rest.iter().map(sure).chain(rest.iter().map(unknown)).map(beside);
 
         let mut chosen = vec![PageBits::NONE; blocks.len()];
-        let (mut again, mut count) = (0.0, 0.0);
+        let (mut again, mut of_most_unknown, mut count) = (0.0, 0.0, 0.0);
+        for (index, pages, share) in first.iter().chain(&rest).map(unknown) {
+            let bits = bits(index, pages);
+            let share = f64::from(share);
+            if of_most_unknown + bits * share <= most_unknown && count + bits <= clears * FOR_UNKNOWN {
+                of_most_unknown += bits * share;
+                count += bits;
+                chosen[index] |= pages;
+            }
+        }
         for (index, pages, share) in of_panel.chain(others) {
+            let pages = pages & !chosen[index];
             let bits = bits(index, pages);
             if again + bits * share <= most && count + bits <= clears {
                 again += bits * share;
@@ -69,9 +95,15 @@ impl HistoryUpdate {
         let blocks = blocks.iter().zip(&chosen).filter(|(_, pages)| !pages.is_empty());
         let of_block =
             |((start, _), &pages): (&(u64, _), &PageBits)| ClearPages { start: *start, pages, ..ClearPages::default() };
-        Chosen { blocks: blocks.map(of_block).collect(), again, clears: count, set_again }
+        Chosen { blocks: blocks.map(of_block).collect(), again, unknown: of_most_unknown, clears: count, set_again }
     }
 }
+
+/// The least share of pages that are expected to be accessed again where a part of their block was not.
+const LEAST_AGAIN: f32 = 1.0 / 256.0;
+
+/// The part of the clears that may be spent on pages with an unknown past before others are chosen.
+const FOR_UNKNOWN: f64 = 0.8;
 
 /// Puts `items` into a random order (Fisher and Yates).
 fn shuffle(items: &mut [usize], rng: &mut impl Rng) {
@@ -109,15 +141,15 @@ mod tests {
         history.take(&found, Duration::from_secs(2));
         let mut update = Arc::new(history).update(Duration::from_secs(3));
         update.take(&found);
-        let limits = ClearLimits { again: 1024.0, clears: f64::INFINITY };
+        let limits = ClearLimits { again: 1024.0, unknown: 0.0, clears: f64::INFINITY };
         let chosen = update.choose(limits, &mut Pcg64Mcg::seed_from_u64(1));
         chosen.blocks.iter().map(|block| block.pages.count()).sum()
     }
 
     #[test]
     fn new_memory_is_expected_to_be_accessed_again_as_the_rest_of_the_memory_is() {
-        // All that is known was accessed in the last interval, or a quarter.
-        assert_eq!((cleared_of_new(false), cleared_of_new(true)), (1024, 4096));
+        // All that is known was accessed in the last interval, so that an eighth of each block is cleared; or a quarter.
+        assert_eq!((cleared_of_new(false), cleared_of_new(true)), (512, 4096));
     }
 
     #[test]
@@ -125,7 +157,7 @@ mod tests {
         const MOVED: u64 = 4;
         let all = AddrRange::new(0, BLOCK_SIZE).unwrap();
         let found = [BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() }];
-        let limits = ClearLimits { again: f64::INFINITY, clears: f64::INFINITY };
+        let limits = ClearLimits { again: f64::INFINITY, unknown: 0.0, clears: f64::INFINITY };
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         let mut history = Arc::new(PageHistory::default());
         let mut observed = Vec::new();

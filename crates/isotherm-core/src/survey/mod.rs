@@ -54,7 +54,7 @@ pub(crate) use nodes::ByNode;
 pub use nodes::{NodePages, NodeSums};
 pub(crate) use once::CountedOnce;
 pub use panel::Panel;
-pub(crate) use plan::{Learned, SurveyPlan};
+pub(crate) use plan::{Credit, Learned, SurveyPlan};
 pub use region_pages::RegionPages;
 pub use settings::SurveySettings;
 pub(crate) use settings::{CLEAR_BLOCK, CLEAR_PAGE, LONGEST_WAIT};

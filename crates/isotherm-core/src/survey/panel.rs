@@ -183,7 +183,7 @@ mod tests {
             };
             update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
             let again = elapsed.as_secs_f64() * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
-            let chosen = update.choose(ClearLimits { again, clears: f64::INFINITY }, &mut rng);
+            let chosen = update.choose(ClearLimits { again, unknown: 0.0, clears: f64::INFINITY }, &mut rng);
             for block in &chosen.blocks {
                 stream.accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
             }

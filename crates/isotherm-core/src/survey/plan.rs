@@ -23,6 +23,21 @@ const LEAST_SURVEYS: f64 = 0.5;
 /// known which of it has turned idle.
 const BESIDE_PANEL: f64 = 0.125;
 
+/// If much is unknown, this part of what the targets may set again is for memory that was never cleared.
+const OF_UNKNOWN: f64 = 0.5;
+
+/// Then a survey may clear so many times as many pages: to read all memory again and again tells little.
+const MORE_CLEARS: f64 = 4.0;
+
+/// How many pages that a survey clears may be accessed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Credit {
+    /// Pages that were accessed in a known interval, and what is left of them for others.
+    pub(crate) again: f64,
+    /// Pages that were never cleared.
+    pub(crate) unknown: f64,
+}
+
 /// When to survey, and what it may cost the targets.
 ///
 /// The times follow from the settings in force, so that a plan that was made when little of the budget was left does
@@ -36,7 +51,9 @@ pub(crate) struct SurveyPlan {
     /// When the last part was done.
     last: Duration,
     /// How many pages may be accessed again by what is cleared now. It grows with time, up to that of an interval.
-    credit: f64,
+    credit: Credit,
+    /// Whether the last survey, if there was one, has left much memory unknown.
+    much_unknown: bool,
     /// How many pages samples have cleared since the last survey began, and how many a second they cleared before.
     sampled: (f64, f64),
     /// Which part of the memory each survey clears.
@@ -102,7 +119,8 @@ impl SurveyPlan {
             next: Next::Start,
             began: None,
             last: Duration::ZERO,
-            credit: settings.pages(settings.interval),
+            credit: Credit { again: 0.0, unknown: settings.pages(settings.interval) },
+            much_unknown: true,
             sampled: (0.0, 0.0),
             panel: PanelSize::default(),
             elapsed: Duration::ZERO,
@@ -138,17 +156,28 @@ impl SurveyPlan {
     }
 
     /// Begins the survey at `now`. Returns how many of the pages that it clears may be accessed again.
-    pub(crate) fn begin(&mut self, now: Duration) -> f64 {
+    pub(crate) fn begin(&mut self, now: Duration) -> Credit {
         self.elapsed = now.saturating_sub(self.began.unwrap_or(now));
         let sampled = std::mem::take(&mut self.sampled.0);
         if !self.elapsed.is_zero() {
             self.sampled.1 = sampled / self.elapsed.as_secs_f64();
         }
-        let part = if self.panel.share() < 1.0 { BESIDE_PANEL } else { 1.0 };
-        let most = part * self.pages(self.settings.interval);
-        self.credit = (self.credit + part * self.pages(self.elapsed)).min(most);
+        let of_unknown = if self.much_unknown { OF_UNKNOWN } else { 0.0 };
+        let beside = if self.panel.share() < 1.0 { BESIDE_PANEL } else { 1.0 };
+        let (new, most) = (self.pages(self.elapsed), self.pages(self.settings.interval));
+        let grown = |credit: f64, part: f64| (credit + part * new).min(part * most);
+        if self.began.is_some() {
+            let Credit { again, unknown } = self.credit;
+            self.credit =
+                Credit { again: grown(again, (1.0 - of_unknown) * beside), unknown: grown(unknown, of_unknown) };
+        }
         self.began = Some(now);
         self.credit
+    }
+
+    /// How many pages the survey that begins may clear.
+    pub(crate) fn clears(&self) -> f64 {
+        self.settings.clears * if self.much_unknown { MORE_CLEARS } else { 1.0 }
     }
 
     /// Takes in that samples have cleared pages, which the targets have to set again, too.
@@ -191,12 +220,16 @@ impl SurveyPlan {
     }
 
     /// Plans the next survey after the one that ends at `now`, which has left `credit`.
-    pub(crate) fn end(&mut self, now: Duration, learned: Learned, credit: f64) {
-        self.credit = credit.max(0.0);
-        let allowed = self.pages(Duration::from_secs(1));
-        self.panel.learn(learned.set_again, self.elapsed, allowed, self.settings.clears);
-        self.last = now;
+    pub(crate) fn end(&mut self, now: Duration, learned: Learned, credit: Credit) {
+        self.credit = Credit { again: credit.again.max(0.0), unknown: credit.unknown.max(0.0) };
         let much_is_unknown = learned.unknown as f64 > learned.present as f64 * MUCH;
+        // As long as much is unknown, the credit alone bounds what is cleared.
+        if !self.much_unknown {
+            let allowed = self.pages(Duration::from_secs(1));
+            self.panel.learn(learned.set_again, self.elapsed, allowed, self.settings.clears);
+        }
+        self.last = now;
+        self.much_unknown = much_is_unknown;
         self.soon = if much_is_unknown && !learned.grows { self.soon.saturating_add(1) } else { 0 };
         let is_soon = learned.grows || (much_is_unknown && self.soon <= MOST_SOON);
         let early = if is_soon { Early::Soon } else { Early::No };
@@ -209,6 +242,15 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const NOTHING: Credit = Credit { again: 0.0, unknown: 0.0 };
+
+    /// A plan after a survey that has left nothing.
+    fn begun(settings: SurveySettings) -> SurveyPlan {
+        let mut plan = SurveyPlan::new(settings);
+        assert_eq!(plan.begin(Duration::ZERO).unknown, settings.pages(SECOND));
+        plan.end(Duration::ZERO, Learned::default(), NOTHING);
+        plan
+    }
 
     #[test]
     fn surveys_come_sooner_while_there_is_much_to_learn_but_not_for_ever() {
@@ -216,7 +258,7 @@ mod tests {
         let mut after = |learned| {
             let now = plan.due();
             plan.begin(now);
-            plan.end(now, learned, 0.0);
+            plan.end(now, learned, NOTHING);
             plan.due() - now
         };
         let known = Learned { present: 1000, unknown: 10, ..Learned::default() };
@@ -232,7 +274,7 @@ mod tests {
         let with = |interval, early_gap| SurveySettings { interval, early_gap, ..SurveySettings::default() };
         let mut plan = SurveyPlan::new(with(SECOND * 60, SECOND * 30));
         plan.begin(SECOND);
-        plan.end(SECOND, Learned::default(), 0.0);
+        plan.end(SECOND, Learned::default(), NOTHING);
         assert_eq!(plan.due(), SECOND * 61);
         plan.hurry();
         assert_eq!(plan.due(), SECOND * 31);
@@ -250,26 +292,26 @@ mod tests {
     #[test]
     fn the_credit_grows_with_time_up_to_that_of_an_interval() {
         let limits = SurveySettings::default();
-        let mut plan = SurveyPlan::new(limits);
-        assert_eq!(plan.begin(Duration::ZERO), limits.pages(SECOND));
-        plan.end(Duration::ZERO, Learned::default(), 0.0);
-        assert!((plan.begin(SECOND / 4) - limits.pages(SECOND / 4)).abs() < 1.0);
-        plan.end(SECOND / 4, Learned::default(), 0.0);
-        assert_eq!(plan.begin(SECOND * 9), limits.pages(SECOND));
+        let mut plan = begun(limits);
+        assert!((plan.begin(SECOND / 4).again - limits.pages(SECOND / 4)).abs() < 1.0);
+        plan.end(SECOND / 4, Learned::default(), NOTHING);
+        assert_eq!(plan.begin(SECOND * 9), Credit { again: limits.pages(SECOND), unknown: 0.0 });
+        let unknown = Learned { present: 1000, unknown: 500, ..Learned::default() };
+        plan.end(SECOND * 9, unknown, NOTHING);
+        let half = limits.pages(SECOND) / 2.0;
+        assert_eq!(plan.begin(SECOND * 20), Credit { again: half, unknown: half });
     }
 
     #[test]
     fn what_samples_clear_is_taken_from_surveys_but_never_all() {
         let limits = SurveySettings::default();
         for (samples, left) in [(0.0, 1.0), (0.2, 0.8), (3.0, LEAST_SURVEYS)] {
-            let mut plan = SurveyPlan::new(limits);
-            plan.begin(Duration::ZERO);
-            plan.end(Duration::ZERO, Learned::default(), 0.0);
+            let mut plan = begun(limits);
             plan.sampled((samples * limits.pages(SECOND)) as u64);
-            let credit = plan.begin(SECOND) / limits.pages(SECOND);
+            let credit = plan.begin(SECOND).again / limits.pages(SECOND);
             assert!((credit - left).abs() < 1e-3, "{credit} for {samples}");
-            plan.end(SECOND, Learned::default(), 0.0);
-            assert_eq!(plan.begin(SECOND * 2), limits.pages(SECOND), "these samples count once");
+            plan.end(SECOND, Learned::default(), NOTHING);
+            assert_eq!(plan.begin(SECOND * 2).again, limits.pages(SECOND), "these samples count once");
         }
     }
 }

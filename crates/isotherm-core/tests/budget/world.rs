@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{
-    AddrRange, Attributes, Budget, IntervalsGoal, PaceOptions, Pacer, RegionPages, RegionSnapshot, Snapshot, StepWork,
-    SurveyInterval, SurveyWork, TargetId, TargetSnapshot,
+    AddrRange, Attributes, Budget, IntervalsGoal, PaceOptions, Pacer, RegionPages, RegionSnapshot, Snapshot, Start,
+    StepWork, SurveyInterval, SurveyWork, TargetId, TargetSnapshot,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -111,6 +111,7 @@ impl World {
     pub fn new(costs: Costs, blocks: u64, cpu: f64, seed: u64) -> Self {
         let pacer = Pacer::new(PaceOptions {
             budget: Budget { cpu, ..Budget::default() },
+            start: Start::default(),
             bounds_samples: true,
             has_budget: true,
             samples: true,

@@ -27,6 +27,9 @@ pub(crate) struct MonitorSource {
     pub(crate) pace: PaceOptions,
     pub(crate) scheduling: Scheduling,
     pub(crate) seed: u64,
+    /// Before the command of the run was started, since the boot of the machine. All memory of a process that was
+    /// started later is known from its beginning.
+    pub(crate) began: Option<Duration>,
     pub(crate) probe: Box<dyn AccessProbe + Send>,
     pub(crate) targets: LiveTargets,
 }
@@ -35,7 +38,7 @@ type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pc
 
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, pace, scheduling, seed, probe, targets } = *self;
+        let Self { attributes, pace, scheduling, seed, began, probe, targets } = *self;
         let mut urgency = scheduling.apply(!pace.bounds_samples)?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
@@ -48,7 +51,8 @@ impl Source for MonitorSource {
             monitor.set_survey(driver.pacer.survey_settings(attributes));
         }
 
-        monitor.set_start(now_since_boot());
+        let ready = now_since_boot();
+        monitor.set_start(began.unwrap_or(ready).min(ready), ready);
         monitor.set_cpu_clock(monitor_cpu_time);
         let start = Instant::now();
         let deadline = outlet.begin(start);
