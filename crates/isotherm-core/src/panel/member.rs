@@ -11,6 +11,8 @@ pub(super) type Tick = u32;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) addr: u64,
+    /// The reading from which on it belongs to the panel. 0 if it has appeared since: it was not accessed before.
+    from: Tick,
     /// The reading since which it is known when the page was accessed. 0 as long as its accessed bit was not cleared.
     since: Tick,
     /// The last reading of which it is known that the page was accessed since the one before, or later.
@@ -34,6 +36,7 @@ impl Member {
     pub(super) fn drawn(addr: u64, last: Tick) -> Self {
         Self {
             addr,
+            from: if last == 0 { Tick::MAX } else { 0 },
             since: 0,
             last,
             seen: false,
@@ -55,10 +58,13 @@ impl Member {
         let accessed = std::mem::take(&mut self.seen) || look.accessed;
         (self.is_huge, self.is_absent, self.frame) = (look.huge, !look.present, look.frame);
         self.is_void |= self.is_drawn() && self.is_absent;
+        if self.is_drawn() {
+            self.from = self.from.min(tick);
+        }
         if !look.present || !look.accessed {
-            // If the bit was set before, somebody has cleared it.
+            // If the bit was set before, somebody has cleared it. What was not there when it was drawn was not accessed.
             if self.since == 0 || self.set {
-                self.since = tick;
+                self.since = if self.is_drawn() && self.is_absent { 1 } else { tick };
             }
             self.set = false;
         }
@@ -96,13 +102,17 @@ impl Member {
 
     /// What is known of it within the window that holds the accesses that the readings after `begin` have found.
     pub(super) fn within(&self, begin: Tick, now: Tick) -> Seen {
-        if self.last > begin {
+        // Whether it was accessed or not since it was drawn, it says nothing of the time before.
+        if self.from > begin {
+            Seen::New
+        } else if self.last > begin {
             if self.is_void { Seen::Idle } else { Seen::Used }
         } else if self.set {
             let is_likely = self.since > 0 && self.last >= self.since && self.last - self.since <= now - begin;
             if is_likely { Seen::Likely } else { Seen::Unknown }
         } else if self.since == 0 || self.since > begin {
-            Seen::New
+            // It has appeared before the window, or was refused to be cleared for a while.
+            Seen::Unknown
         } else {
             Seen::Idle
         }
@@ -136,5 +146,19 @@ mod tests {
             member.read(idle, 2);
             assert_eq!(matches!(member.within(1, 2), Seen::Used), used);
         }
+    }
+
+    #[test]
+    fn a_page_says_nothing_of_the_time_before_it_was_drawn_unless_it_has_appeared_since() {
+        let accessed = PageLook { present: true, accessed: true, ..PageLook::default() };
+        let [old, new] = [0, 4].map(|appeared| {
+            let mut member = Member::drawn(0x1000, appeared);
+            assert!(member.read(accessed, 4));
+            member.clear(true, 4);
+            member.read(accessed, 5);
+            member
+        });
+        assert!(matches!((old.within(3, 5), old.within(4, 5)), (Seen::New, Seen::Used)));
+        assert!(matches!(new.within(3, 5), Seen::Used));
     }
 }
