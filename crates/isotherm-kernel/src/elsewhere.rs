@@ -12,7 +12,8 @@ const MOST_DESCRIPTORS: usize = 65_536;
 /// Who may access memory of a process without its page tables, so that its accessed bits do not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// A guest of KVM, and the processor translates its addresses by tables of its own.
+    /// A guest of KVM. Its addresses are translated by page tables of its own: by the processor, or by those that KVM
+    /// makes where there is no second-level paging.
     pub guest: bool,
     /// A device: VFIO, or RDMA with pinned memory.
     pub device: bool,
@@ -43,7 +44,6 @@ impl Elsewhere {
                 found.buffers.extend(registered(&info.unwrap_or_default()));
             }
         }
-        found.guest &= !guests_use_page_tables(root);
         found.device |= rdma && pins_memory(&fs::read_to_string(process.join("status"))?);
         found.buffers.sort_unstable_by_key(|range| range.start());
         found.buffers = joined(&found.buffers);
@@ -60,21 +60,6 @@ fn joined(ranges: &[AddrRange]) -> Vec<AddrRange> {
         all.extend(AddrRange::new(start, range.end().max(end)));
     }
     all
-}
-
-/// Whether guests of KVM access memory through page tables that the host makes from those of their process, so that
-/// their accesses set the accessed bits there. Processors with second-level paging (EPT, NPT) have other tables for
-/// guests. What the modules of KVM say decides; where they say nothing, accesses of guests are not seen.
-fn guests_use_page_tables(root: &Path) -> bool {
-    let modules = root.join("sys/module");
-    let setting = |path: &str| fs::read_to_string(modules.join(path)).ok();
-    let second_level = [setting("kvm_intel/parameters/ept"), setting("kvm_amd/parameters/npt")];
-    let mut known = second_level.iter().flatten().peekable();
-    match known.peek() {
-        Some(_) => known.all(|setting| matches!(setting.trim(), "N" | "0")),
-        // Its guests are ordinary programs to the processor.
-        None => modules.join("kvm_pvm").exists(),
-    }
 }
 
 /// Whether the kernel has pinned memory of a process, by its `status`.
@@ -121,15 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn guests_are_hidden_where_the_processor_has_second_level_paging() {
-        let guest = ["/dev/kvm", "anon_inode:kvm-vm"];
-        let hidden = |settings: &[(&str, &str)]| machine(&guest, settings).guest;
-        assert!(hidden(&[("sys/module/kvm_intel/parameters/ept", "Y\n")]));
-        assert!(!hidden(&[("sys/module/kvm_intel/parameters/ept", "N\n")]));
-        assert!(hidden(&[("sys/module/kvm_amd/parameters/npt", "1\n")]));
-        assert!(!hidden(&[("sys/module/kvm_amd/parameters/npt", "0\n"), ("sys/module/kvm_pvm/parameters/x", "")]));
-        assert!(!hidden(&[("sys/module/kvm_pvm/parameters/x", "")]));
-        assert!(hidden(&[]), "nothing is known of the machine");
+    fn a_guest_is_found_by_the_descriptor_of_its_machine() {
+        assert!(machine(&["/dev/kvm", "anon_inode:kvm-vm"], &[]).guest);
         assert_eq!(machine(&["/dev/kvm"], &[]), Elsewhere::default(), "no guest");
     }
 

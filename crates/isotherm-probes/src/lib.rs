@@ -10,6 +10,7 @@
 pub mod bpf;
 pub mod damon;
 pub mod doctor;
+mod elsewhere;
 pub mod idle;
 pub mod idle_scan;
 mod left_out;

@@ -29,6 +29,8 @@ use isotherm_kernel::{MappingUse, Pidfd, Unreadable, memory_id, read_mapping_use
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::elsewhere::AccessedElsewhere;
+
 /// Written to `/proc/PID/clear_refs`, this clears the referenced bits of all pages (`proc(5)`).
 const CLEAR_ALL: &[u8] = b"1";
 
@@ -113,6 +115,8 @@ struct Target {
     mappings: Vec<(AddrRange, Observation)>,
     /// The result of the last survey.
     surveyed: Vec<MappingRead>,
+    /// What others access, which referenced bits do not tell.
+    elsewhere: AccessedElsewhere,
 }
 
 impl Default for RefsProbe {
@@ -262,6 +266,7 @@ impl AccessProbe for RefsProbe {
                 Some(i) => known.swap_remove(i),
                 None => Target::new(space)?,
             };
+            target.elsewhere.update(Path::new("/"), space.id, &space.mappings, true);
             match self.open(&mut target, &space.mappings) {
                 // One of several targets does not end the run of the others. Its memory is unobservable.
                 Err(error) if targets.len() == 1 => return Err(error.into()),
@@ -274,6 +279,7 @@ impl AccessProbe for RefsProbe {
     fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
         for space in joined {
             let mut target = Target::new(space)?;
+            target.elsewhere.update(Path::new("/"), space.id, &space.mappings, true);
             // One that cannot be opened is opened again at the next update.
             let _ = self.open(&mut target, &space.mappings);
             self.targets.push(target);
@@ -312,6 +318,7 @@ impl MappingSurvey for RefsProbe {
             return Ok(Vec::new());
         };
         let pid = target.pid;
+        target.elsewhere.update(Path::new("/"), space.id, &space.mappings, true);
         let maps = target.state.with(|file| {
             let maps = smaps(pid)?;
             held(|| file.write_all(CLEAR_ALL)).0?;
@@ -323,7 +330,7 @@ impl MappingSurvey for RefsProbe {
             let is_there = matches!(target.state, State::Failed | State::TooLarge(_));
             return Ok(if is_there { target.surveyed.iter().map(unobserved).collect() } else { Vec::new() });
         };
-        let mut read: Vec<MappingRead> = maps.iter().map(read).collect();
+        let mut read: Vec<MappingRead> = maps.iter().map(|map| read(map, &target.elsewhere)).collect();
         views::count_once(pid, &space.mappings, &mut read);
         read.retain(|read| read.present + read.mapped_again + read.kinds.lazily_freed > 0 || read.swapped > Some(0));
         self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
@@ -339,19 +346,25 @@ impl MappingSurvey for RefsProbe {
     }
 }
 
-/// What `smaps` says about the memory of a mapping.
-fn read(map: &MappingUse) -> MappingRead {
+/// What `smaps` says about the memory of a mapping. What others access of it cannot be observed.
+fn read(map: &MappingUse, elsewhere: &AccessedElsewhere) -> MappingRead {
     // Of the freed pages, some may have been read since.
     let lazily_freed = map.lazily_freed.min(map.resident - map.referenced.min(map.resident));
     let mut kinds = Kinds { lazily_freed, ..Kinds::default() };
     kinds.unseen[Unseen::Hugetlb] = map.hugetlb;
+    let mut observable = map.resident - lazily_freed;
+    for (part, who) in elsewhere.within(map.range) {
+        let bytes = part.size().min(observable);
+        kinds.unseen[who] += bytes;
+        observable -= bytes;
+    }
     MappingRead {
         kinds,
         range: map.range,
         // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
         present: map.resident + map.hugetlb - lazily_freed,
-        accessed: map.referenced.min(map.resident - lazily_freed),
-        unobservable: map.hugetlb,
+        accessed: map.referenced.min(observable),
+        unobservable: kinds.unseen.sum(),
         mapped_again: 0,
         // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux
         // Documentation/filesystems/proc.rst).
@@ -363,7 +376,14 @@ impl Target {
     /// A target that is not open.
     fn new(space: &TargetSpace) -> Result<Self, RefsError> {
         let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
-        Ok(Self { id: space.id, pid, state: State::Failed, mappings: Vec::new(), surveyed: Vec::new() })
+        Ok(Self {
+            id: space.id,
+            pid,
+            state: State::Failed,
+            mappings: Vec::new(),
+            surveyed: Vec::new(),
+            elsewhere: AccessedElsewhere::default(),
+        })
     }
 
     /// Opens the process, if it is to be opened again.
@@ -384,6 +404,12 @@ impl Target {
         }
         let passed = self.mappings.partition_point(|(range, _)| range.end() <= addr);
         match self.mappings.get(passed) {
+            // Nobody is seen to access it, but others may.
+            Some(&(range, Observation::Idle))
+                if range.contains(addr) && self.elsewhere.within(range).next().is_some() =>
+            {
+                Observation::Unobservable
+            }
             Some(&(range, observation)) if range.contains(addr) => observation,
             _ => Observation::Idle,
         }
@@ -425,9 +451,38 @@ mod tests {
     fn a_mapping_has_its_lazily_freed_bytes_apart() {
         let smaps = b"1000000-2000000 rw-p 00000000 00:00 0 \nRss: 8192 kB\nReferenced: 2048 kB\nLazyFree: 4096 kB\n";
         let maps = read_mapping_uses(&smaps[..]).unwrap();
-        let found = read(&maps[0]);
+        let found = read(&maps[0], &AccessedElsewhere::default());
         assert_eq!(Some(found.range), AddrRange::new(0x100_0000, 0x200_0000));
         assert_eq!((found.present, found.accessed, found.kinds.lazily_freed), (4 << 20, 2 << 20, 4 << 20));
+    }
+
+    #[test]
+    fn what_others_access_of_a_mapping_is_unobservable_and_no_sample_finds_it_idle() {
+        let smaps = b"1000000-2000000 rw-p 00000000 00:00 0 \nRss: 8192 kB\nReferenced: 8192 kB\n";
+        let map = read_mapping_uses(&smaps[..]).unwrap().remove(0);
+        let root = tempfile::tempdir().unwrap();
+        let process = root.path().join("proc/7");
+        for directory in ["fd", "fdinfo"] {
+            std::fs::create_dir_all(process.join(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink("anon_inode:[io_uring]", process.join("fd/3")).unwrap();
+        std::fs::write(process.join("fdinfo/3"), "UserBufs:\t1\n    0: 0x1100000/2097152\n").unwrap();
+        let mappings: std::sync::Arc<[Mapping]> = [Mapping::anonymous(map.range)].into();
+        let space =
+            TargetSpace { id: TargetId::process(7, Duration::ZERO), layout: isotherm_core::Layout::Process, mappings };
+        let mut target = Target::new(&space).unwrap();
+        target.elsewhere.update(root.path(), space.id, &space.mappings, true);
+
+        let found = read(&map, &target.elsewhere);
+        assert_eq!((found.present, found.accessed, found.unobservable), (8 << 20, 6 << 20, 2 << 20));
+        assert_eq!(found.kinds.unseen[Unseen::IoUring], 2 << 20);
+        target.state = State::Ended;
+        let mut answer = |seen| {
+            target.mappings = vec![(map.range, seen)];
+            target.answer(0x150_0000)
+        };
+        assert_eq!(answer(Observation::Idle), Observation::Unobservable);
+        assert_eq!(answer(Observation::Accessed), Observation::Accessed);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Activity for BpfProbe {
     }
 
     fn rest(&self, target: TargetId) -> Option<AtRest> {
-        let target = self.held(target).filter(|target| !target.is_accessed_at_rest())?;
+        let target = self.held(target).filter(|target| !target.elsewhere().is_accessed_at_rest())?;
         let space = target.space().map(SpaceHandle::identity)?;
         self.tasks.as_ref()?.mark(space).map(AtRest)
     }

@@ -34,6 +34,8 @@ pub struct BpfProbe {
     pub(super) tasks: Option<Tasks>,
     pagemap_kind: PagemapKind,
     sweeps: bool,
+    /// Whether samples of memory that others access are unobservable.
+    elsewhere: bool,
     allowance: Allowance,
     /// When the sweeps of the targets that are being added have to end.
     pub(super) sweeps_end: Instant,
@@ -77,6 +79,7 @@ impl BpfProbe {
             tasks: Tasks::load().ok(),
             pagemap_kind,
             sweeps: true,
+            elsewhere: true,
             allowance: Allowance::new(f64::INFINITY),
             sweeps_end: Instant::now(),
             memory_read: Instant::now(),
@@ -103,6 +106,14 @@ impl BpfProbe {
     #[must_use]
     pub fn with_sweeps(mut self, sweeps: bool) -> Self {
         self.sweeps = sweeps;
+        self
+    }
+
+    /// Sets whether samples of memory that guests, devices and io_uring access are unobservable. The default is that
+    /// they are. It is false for a look at memory of which it is known whether it can be observed.
+    #[must_use]
+    pub fn with_elsewhere(mut self, elsewhere: bool) -> Self {
+        self.elsewhere = elsewhere;
         self
     }
 
@@ -384,7 +395,8 @@ impl AccessProbe for BpfProbe {
         let found = self.leaves.iter().zip(&self.slots).zip(unobservable);
         for ((answer, sample), ((leaf, slot), unobservable)) in answers.iter_mut().zip(samples).zip(found) {
             let refused = slot.is_some_and(|slot| self.targets[slot].is_refused());
-            let elsewhere = |addr| slot.is_some_and(|slot| self.targets[slot].is_accessed_elsewhere(addr));
+            let elsewhere =
+                |addr| self.elsewhere && slot.is_some_and(|slot| self.targets[slot].elsewhere().contains(addr));
             *answer = match leaf.extent() {
                 _ if refused => Observation::Unobservable,
                 Some(_) if unobservable || elsewhere(sample.addr) => Observation::Unobservable,

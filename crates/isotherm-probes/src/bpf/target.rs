@@ -2,11 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use isotherm_core::survey::Unseen;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, mapping_at};
-use isotherm_kernel::Elsewhere;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::pages::Flags;
 use rustix::io::Errno;
@@ -14,6 +12,7 @@ use rustix::io::Errno;
 use super::sampled::Sampled;
 use super::space::SpaceHandle;
 use super::swept::Swept;
+use crate::elsewhere::AccessedElsewhere;
 
 /// A target, and whether it can be watched.
 #[derive(Debug)]
@@ -28,14 +27,11 @@ pub(super) struct Target {
     mappings: Arc<[Mapping]>,
     /// For each mapping, whether `MADV_COLD` clears it. Another attempt would cost as much as a clear.
     clearing: Vec<Clearing>,
-    /// Who accesses memory of the process without its page tables, and when that was found out.
-    elsewhere: (Elsewhere, Option<Instant>),
-    /// The mark of the threads of the process just before that, if it was at rest.
+    /// What others access without the page tables of the process.
+    elsewhere: AccessedElsewhere,
+    /// The mark of the threads of the process just before that was found out, if it was at rest.
     rest: Option<u64>,
 }
-
-/// How often it is found out who accesses memory of a process without its page tables.
-const LOOK_ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// Whether `MADV_COLD` clears the pages of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +43,6 @@ pub(super) enum Clearing {
     Locked,
     /// Nothing clears it: memory of hugetlbfs, or of a device.
     Never(Unseen),
-    /// Others access it without the page tables of the process, so that no accessed bit tells whether it is in use.
-    Elsewhere(Unseen),
 }
 
 impl Clearing {
@@ -85,7 +79,7 @@ impl Target {
             swept,
             sampled: Sampled::default(),
             clearing,
-            elsewhere: Default::default(),
+            elsewhere: AccessedElsewhere::default(),
             rest: None,
         }
     }
@@ -100,60 +94,22 @@ impl Target {
         if !Arc::ptr_eq(&self.mappings, mappings) {
             self.clearing = locked_as_before(self, mappings);
             self.mappings = Arc::clone(mappings);
-            self.mark_elsewhere();
         }
+        self.elsewhere.update(Path::new("/"), self.id, &self.mappings, false);
     }
 
-    /// Finds out who accesses memory of the process without its page tables, if that was not done a short time ago, and
+    /// Finds out what others access without the page tables of the process, if that was not done a short time ago, and
     /// if the process has run since: `rest` is the mark of its threads now, if it is at rest.
     pub(super) fn look_elsewhere(&mut self, rest: Option<u64>) {
         let has_run = rest.is_none() || rest != self.rest;
-        let is_due = has_run && self.elsewhere.1.is_none_or(|before| before.elapsed() >= LOOK_ELSEWHERE);
-        let (true, Some(pid)) = (is_due, self.id.pid()) else { return };
-        self.rest = rest;
-        // A process that has ended, or whose files may not be listed, keeps what is known.
-        let found =
-            Elsewhere::of_process(Path::new("/"), pid).unwrap_or_else(|_| std::mem::take(&mut self.elsewhere.0));
-        self.elsewhere = (found, Some(Instant::now()));
-        self.clearing.iter_mut().for_each(|clearing| {
-            if matches!(clearing, Clearing::Elsewhere(_)) {
-                *clearing = Clearing::Single;
-            }
-        });
-        self.mark_elsewhere();
-    }
-
-    /// Marks what guests and devices may access. It is not known which memory of the process that is, so it is all that
-    /// they can write to for others: private memory, and files and shared memory that are mapped to be shared.
-    fn mark_elsewhere(&mut self) {
-        let why = match self.elsewhere.0 {
-            Elsewhere { guest: true, .. } => Unseen::Guest,
-            Elsewhere { device: true, .. } => Unseen::Device,
-            Elsewhere { .. } => return,
-        };
-        for (clearing, mapping) in self.clearing.iter_mut().zip(self.mappings.iter()) {
-            let of_a_file = mapping.name.starts_with('/') && !mapping.permissions.shared;
-            if mapping.permissions.write && !of_a_file {
-                *clearing = Clearing::Elsewhere(why);
-            }
+        if self.elsewhere.update(Path::new("/"), self.id, &self.mappings, has_run) {
+            self.rest = rest;
         }
     }
 
-    /// Whether devices or the kernel may access its memory while it does not run.
-    pub(super) fn is_accessed_at_rest(&self) -> bool {
-        self.elsewhere.0.device || !self.buffers().is_empty()
-    }
-
-    /// The buffers that are registered with io_uring, sorted and disjoint.
-    pub(super) fn buffers(&self) -> &[AddrRange] {
-        &self.elsewhere.0.buffers
-    }
-
-    /// Whether others access the page at `addr` without the page tables of the process.
-    pub(super) fn is_accessed_elsewhere(&self, addr: u64) -> bool {
-        let next = self.buffers().partition_point(|buffer| buffer.end() <= addr);
-        let in_buffer = self.buffers().get(next).is_some_and(|buffer| buffer.contains(addr));
-        in_buffer || matches!(self.clearing_at(addr), Clearing::Elsewhere(_))
+    /// What others access without the page tables of the process.
+    pub(super) fn elsewhere(&self) -> &AccessedElsewhere {
+        &self.elsewhere
     }
 
     /// The address space, if its page tables can be read.
@@ -210,17 +166,24 @@ impl Target {
     }
 
     /// The ranges whose unobservable pages are so for one reason, sorted and disjoint.
-    pub(super) fn unseen(&self) -> impl Iterator<Item = (AddrRange, Unseen)> {
-        self.mappings.iter().zip(&self.clearing).flat_map(|(mapping, clearing)| {
+    pub(super) fn unseen(&self) -> Vec<(AddrRange, Unseen)> {
+        let mut all = Vec::new();
+        for (mapping, clearing) in self.mappings.iter().zip(&self.clearing) {
             let why = match clearing {
                 Clearing::Single => None,
                 Clearing::Locked => Some(Unseen::Locked),
-                Clearing::Never(why) | Clearing::Elsewhere(why) => Some(*why),
+                Clearing::Never(why) => Some(*why),
             };
-            let buffers = self.buffers().iter().filter(move |_| why.is_none());
-            let buffers = buffers.filter_map(|buffer| Some((buffer.intersection(mapping.range)?, Unseen::IoUring)));
-            why.map(|why| (mapping.range, why)).into_iter().chain(buffers)
-        })
+            let between = |from, to| AddrRange::new(from, to).zip(why);
+            let mut from = mapping.range.start();
+            for (range, who) in self.elsewhere.within(mapping.range) {
+                all.extend(between(from, range.start()));
+                all.push((range, who));
+                from = range.end();
+            }
+            all.extend(between(from, mapping.range.end()));
+        }
+        all
     }
 
     /// Finds out which of the locked mappings have been unlocked since.
@@ -274,23 +237,6 @@ mod tests {
         for (start, end) in [(0x4000, 0x6000), (0x8000, 0xa000), (0x9000, 0xa000), (0xb000, 0xd000), (0, 0x2000)] {
             assert!(!target.maps_as_one(range(start, end)));
         }
-    }
-
-    #[test]
-    fn what_a_guest_or_io_uring_may_access_is_marked_with_its_reason() {
-        let mut of = target(&[(0x1000, 0x5000), (0x5000, 0x9000)]);
-        let buffers = vec![range(0x2000, 0x3000), range(0x8000, 0xa000)];
-        of.elsewhere.0 = Elsewhere { buffers, ..Elsewhere::default() };
-        of.mark_elsewhere();
-        let expected = [(0x2000, 0x3000), (0x8000, 0x9000)].map(|(from, to)| (range(from, to), Unseen::IoUring));
-        assert_eq!(of.unseen().collect::<Vec<_>>(), expected);
-        assert!(of.is_accessed_elsewhere(0x2fff) && !of.is_accessed_elsewhere(0x3000));
-
-        let code = Mapping { name: "/bin/x".into(), ..Mapping::anonymous(range(0x1000, 0x5000)) };
-        of.elsewhere.0 = Elsewhere { guest: true, device: true, ..Elsewhere::default() };
-        of.set_mappings(&[code, Mapping::anonymous(range(0x5000, 0x9000))].into());
-        assert_eq!(of.unseen().collect::<Vec<_>>(), [(range(0x5000, 0x9000), Unseen::Guest)]);
-        assert!(of.is_accessed_elsewhere(0x5000) && !of.is_accessed_elsewhere(0x1000));
     }
 
     #[test]

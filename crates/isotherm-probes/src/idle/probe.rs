@@ -1,15 +1,17 @@
 //! The `idle` probe: the work of one sampling round.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::survey::Survey;
-use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
+use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
 
 use super::IdleError;
 use super::accesses::Accesses;
 use super::bitmap::{BITMAP, READ_REACH, WORD, WRITE_REACH};
 use super::survey::IdleSurvey;
 use super::target::Target;
+use crate::elsewhere::AccessedElsewhere;
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
 use isotherm_kernel::{Scratch, Unreadable};
 
@@ -20,6 +22,8 @@ pub struct IdleProbe {
     pub(super) bitmap: Table,
     pub(super) flags: FlagTable,
     pub(super) targets: Vec<Target>,
+    /// What devices and io_uring access of each process. The kernel sees the accesses of guests.
+    pub(super) elsewhere: HashMap<TargetId, AccessedElsewhere>,
     pub(super) clears: u64,
     pub(super) accesses: Accesses,
     /// What surveys of all pages keep; `None` until the first survey begins.
@@ -105,6 +109,7 @@ impl IdleProbe {
             bitmap: Table::open(root, BITMAP, true).map_err(IdleError::bitmap)?,
             flags: FlagTable::open(root).map_err(IdleError::flags)?,
             targets: Vec::new(),
+            elsewhere: HashMap::new(),
             clears: 0,
             accesses: Accesses::default(),
             survey: None,
@@ -117,6 +122,14 @@ impl IdleProbe {
             suspects: Vec::new(),
             buffer: PageBuffer::default(),
         })
+    }
+
+    /// Finds out what others access of a target, if that was not done a short time ago.
+    pub(super) fn look_elsewhere(&mut self, space: &TargetSpace) {
+        if space.id.pid().is_some() {
+            let elsewhere = self.elsewhere.entry(space.id).or_insert_with(AccessedElsewhere::but_guests);
+            elsewhere.update(&self.root, space.id, &space.mappings, true);
+        }
     }
 
     /// Sorts `order`, which holds indices of samples, by address, and puts the frames of these samples into `frames`
@@ -170,9 +183,12 @@ impl IdleProbe {
                 (page.head, page.flags) = self.flags.head(page.frame)?.unwrap_or((page.frame, Flags::default()));
             }
         }
-        let looks = &mut self.looks;
+        let (looks, elsewhere) = (&mut self.looks, &self.elsewhere);
+        let is_any = elsewhere.values().any(|of| !of.ranges().is_empty());
+        let is_elsewhere =
+            |of: Sample| is_any && elsewhere.get(&of.target).is_some_and(|known| known.contains(of.addr));
         self.marked.retain(|page| {
-            let observable = page.flags.is_listed();
+            let observable = page.flags.is_listed() && !is_elsewhere(samples[page.sample as usize]);
             looks[page.sample as usize] = if observable { Look::Marked } else { Look::Unobservable };
             observable
         });
@@ -300,7 +316,9 @@ impl AccessProbe for IdleProbe {
             any_open |= refusal.as_ref().is_none_or(|error| !is_first && Unreadable::passes(error));
             refused = refusal.map(|source| IdleError::Refused { target: space.id, source }).or(refused);
             self.targets.push(target);
+            self.look_elsewhere(space);
         }
+        self.elsewhere.retain(|id, _| targets.iter().any(|space| space.id == *id));
         match refused {
             Some(refused) if !any_open => Err(refused.into()),
             _ => Ok(()),
@@ -312,6 +330,7 @@ impl AccessProbe for IdleProbe {
             // One that refuses access is opened again at the next update.
             let (target, _) = Target::open(&self.root, space)?;
             self.targets.push(target);
+            self.look_elsewhere(space);
         }
         Ok(())
     }

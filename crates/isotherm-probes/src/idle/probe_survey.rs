@@ -6,14 +6,16 @@
 //!   targets map is touched in all of them.
 //! - A page is in swap if the pagemap says so, which does not know of shared memory in swap.
 //! - If a frame has no bit, or the kernel cannot check it now, the page is unobservable in this survey. Pages of
-//!   hugetlbfs and of devices are unobservable, too.
+//!   hugetlbfs and of devices are unobservable, too, and so is memory that devices or io_uring access.
 //! - A frame that was marked for one target is marked for all. Targets that are read later in the same survey learn of
 //!   the accesses nevertheless.
 //! - In physical memory, user memory is present: anonymous memory and page cache, whether a process maps it or not. All
 //!   other memory is absent: free memory, and memory that the kernel uses for itself.
 //! - A process with more than 16 GiB of accessible address space is not read whole: see `explore.rs`.
 
-use isotherm_core::survey::{BlockFrames, BlockPages, ClearPages, NodePages, PageBits, Rest, Survey, SurveyPart};
+use isotherm_core::survey::{
+    BlockFrames, BlockPages, ClearPages, NodePages, PageBits, Rest, Survey, SurveyPart, Unseen,
+};
 use isotherm_core::{AddrRange, BoxError, Mapping, TargetId, TargetSpace};
 use isotherm_kernel::pages::PageBuffer;
 
@@ -36,10 +38,12 @@ impl Survey for IdleProbe {
     /// Opens the target again: exec gives a process another address space.
     fn read(&mut self, space: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
         let (target, _) = Target::open(&self.root, space)?;
+        self.look_elsewhere(space);
+        let elsewhere = self.elsewhere.get(&space.id);
         let survey = self.survey.get_or_insert_default();
         let mut buffer = std::mem::take(&mut survey.buffer);
         let mut frames = Frames { bitmap: &self.bitmap, flags: &self.flags, buffer: &mut buffer };
-        let done = survey.read((&mut frames, &self.accesses), &target, &space.mappings, part, blocks);
+        let done = survey.read((&mut frames, &self.accesses), (&target, elsewhere), &space.mappings, part, blocks);
         survey.buffer = buffer;
         match self.targets.iter_mut().find(|known| known.id == space.id) {
             Some(known) => *known = target,
@@ -67,6 +71,7 @@ impl Survey for IdleProbe {
         let mut buffer = PageBuffer::default();
         let mut frames = Frames { bitmap: &self.bitmap, flags: &self.flags, buffer: &mut buffer };
         let part = SurveyPart { most, ..SurveyPart::ALL };
+        let target = (target, self.elsewhere.get(&space.id));
         survey.read((&mut frames, &self.accesses), target, &mappings, part, blocks).map_err(IdleError::from)?;
         Ok(())
     }
@@ -89,6 +94,10 @@ impl Survey for IdleProbe {
 
     fn knows_swap(&self) -> bool {
         true
+    }
+
+    fn unseen(&self, target: TargetId) -> Vec<(AddrRange, Unseen)> {
+        self.elsewhere.get(&target).map_or_else(Vec::new, |elsewhere| elsewhere.ranges().to_vec())
     }
 
     fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {

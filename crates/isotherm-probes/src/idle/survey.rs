@@ -10,6 +10,7 @@ use super::accesses::Accesses;
 use super::explore::{Explored, blocks_of};
 use super::frames::{Frames, Page, State, heads};
 use super::target::{BlockEntries, Found, Target};
+use crate::elsewhere::AccessedElsewhere;
 use crate::mapping::{is_memory, is_of_a_file};
 use crate::page_nodes::PageNodes;
 
@@ -60,7 +61,7 @@ impl IdleSurvey {
     pub(super) fn read(
         &mut self,
         (frames, accesses): (&mut Frames<'_>, &Accesses),
-        target: &Target,
+        (target, elsewhere): (&Target, Option<&AccessedElsewhere>),
         mappings: &[Mapping],
         part: SurveyPart,
         blocks: &mut Vec<BlockPages>,
@@ -81,7 +82,7 @@ impl IdleSurvey {
         let starts = std::mem::take(&mut self.starts);
         let left = &starts[starts.partition_point(|start| *start < part.from)..];
         let (now, later) = left.split_at(part.most.min(left.len()));
-        let mut usable = Usable { mappings, is_physical: target.is_physical(), next: 0 };
+        let mut usable = Usable { mappings, elsewhere, is_physical: target.is_physical(), next: 0 };
         let mut result = Ok(Rest { from: later.first().copied(), blocks: later.len() });
         for now in now.chunks(at_once(target)) {
             match self.read_blocks(frames, accesses, target, &mut usable, now, blocks) {
@@ -117,9 +118,10 @@ impl IdleSurvey {
         let places = self.nodes.are_several() && !target.is_physical();
         let mut frames_of = [0; BLOCK_PAGES];
         for &start in starts {
+            let elsewhere = usable.elsewhere.map_or(PageBits::NONE, |elsewhere| elsewhere.pages(start));
             let (usable, of_files) = usable.at(start);
             let mut second = PageBits::NONE;
-            let mut block = BlockPages { start, ..BlockPages::default() };
+            let mut block = BlockPages { start, unobservable: elsewhere, ..BlockPages::default() };
             let mut suspects = Suspects { start, ..Suspects::default() };
             is_there = target.block(start, &mut buffer, |page, found| {
                 if !usable.contains(page) {
@@ -193,6 +195,7 @@ impl IdleSurvey {
         drop(accesses);
         for (block, (_, count)) in blocks[first..].iter_mut().zip(heads) {
             block.huge = count == BLOCK_PAGES;
+            block.unobservable &= block.present;
         }
         let mut kept = first;
         for index in first..blocks.len() {
@@ -274,6 +277,7 @@ fn at_once(target: &Target) -> usize {
 #[derive(Debug)]
 struct Usable<'a> {
     mappings: &'a [Mapping],
+    elsewhere: Option<&'a AccessedElsewhere>,
     is_physical: bool,
     next: usize,
 }

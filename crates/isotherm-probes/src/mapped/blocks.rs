@@ -41,6 +41,8 @@ struct FrameBlock {
     left: PageBits,
     /// The accessed bit of a mapping cannot be cleared.
     stuck: PageBits,
+    /// Of a mapping, no accessed bit tells whether the page is in use, because others access it.
+    hidden: PageBits,
 }
 
 impl FrameBlocks {
@@ -60,11 +62,13 @@ impl FrameBlocks {
     pub(super) fn add(&mut self, block: &BlockPages, frames: FramesOf<'_>, stuck: PageBits) {
         let accessed = block.accessed & block.present;
         let clearable = accessed & !stuck;
+        let hidden = block.unobservable & block.present & !accessed;
         if let Some(first) = frames.first().filter(|first| first.is_multiple_of(BLOCK_PAGES as u64)) {
             let of = self.of_block(first);
             of.present |= block.present;
             of.accessed |= accessed;
             of.clearable |= clearable;
+            of.hidden |= hidden;
             of.huge = true;
             return;
         }
@@ -85,6 +89,9 @@ impl FrameBlocks {
             }
             if clearable.contains(page) {
                 of.clearable.insert(index);
+            }
+            if hidden.contains(page) {
+                of.hidden.insert(index);
             }
         }
     }
@@ -120,7 +127,7 @@ impl FrameBlocks {
                 present: present & !lazily_freed,
                 lazily_freed,
                 accessed,
-                unobservable: accessed & !block.clearable,
+                unobservable: (block.accessed | block.hidden) & present & !block.clearable,
                 shared: accessed & block.shared & block.clearable,
                 huge: block.huge && !block.small,
                 ..BlockPages::default()

@@ -5,9 +5,10 @@
 //! samples, because the page tables that map a frame are known only from a survey.
 //!
 //! - A page is *present* if at least one process maps it. Page cache that no process maps, free memory and the memory
-//!   of the kernel are absent. Memory of a virtual machine's guest is present, but its accesses are not seen.
+//!   of the kernel are absent.
 //! - A page is *accessed* if it was accessed through a mapping whose accessed bit can be cleared. It is *unobservable*
-//!   if its only accessed bits are in mappings that cannot be cleared.
+//!   if its only accessed bits are in mappings that cannot be cleared, or if a guest of KVM, a device or io_uring
+//!   accesses it without the page tables of its process.
 //! - To clear a page, its accessed bit is cleared in each process that has set it.
 //! - A frame that was freed and is mapped again is new memory if a survey lies in between. Otherwise, its accessed bit
 //!   says that it was accessed in this interval: the kernel sets it in the mapping of a page that was faulted in. The

@@ -48,7 +48,7 @@ impl Machine {
         assert!(self.found.iter().all(|block| block.start % BLOCK_SIZE == 0 && has_pages(block)));
         for block in &self.found {
             assert_eq!(block.accessed & !block.present, PageBits::NONE);
-            assert_eq!((block.unobservable | block.shared) & !block.accessed, PageBits::NONE);
+            assert_eq!(block.shared & !block.accessed | block.unobservable & !block.present, PageBits::NONE);
         }
     }
 
@@ -198,6 +198,27 @@ fn frames_that_were_freed_lazily_are_not_idle_until_they_are_used_again() {
     target.write(start, MIB);
     let used = frames(&target, start, MIB);
     check(&mut machine, &(&freed - &used), &(&kept | &used));
+}
+
+#[test]
+fn frames_that_io_uring_may_access_are_unobservable_whether_they_seem_accessed_or_not() {
+    const SIZE: u64 = 4 * MIB;
+    let mut target = Target::start();
+    let start = target.map("small", SIZE);
+    target.write(start, SIZE);
+    target.request(&format!("register {start} {MIB}"));
+    let mut machine = or_skip!(Machine::open(&[&target], SharedMemory::Never));
+    let (hidden, others) = (frames(&target, start, MIB), frames(&target, start + MIB, SIZE - MIB));
+    for round in 0..4 {
+        let unobservable = |machine: &Machine| machine.frames(|block| block.unobservable);
+        if round == 2 {
+            machine.settle(&others);
+        }
+        machine.survey();
+        assert_same(&within(unobservable(&machine), &hidden), &hidden, "hidden");
+        assert!(within(unobservable(&machine), &others).len() < 32, "round {round}");
+        machine.clear();
+    }
 }
 
 #[test]

@@ -287,6 +287,10 @@ fn buffers_that_are_registered_with_io_uring_are_unobservable() {
     let samples = pages(&target, buffer.start, MIB);
     probe.clear(&samples).unwrap();
     assert_eq!(count(&read(&mut probe, &samples), Unobservable), 256);
+    // A scheme may act on it nevertheless.
+    let mut look = or_skip!(open_private()).with_sweeps(false).with_elsewhere(false);
+    update(&mut look, &[&target]);
+    assert_eq!(count(&read(&mut look, &samples), Unobservable), 0);
 }
 
 /// The lazily freed pages of a survey in a range, and those that it says are present.

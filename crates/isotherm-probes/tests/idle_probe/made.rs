@@ -66,6 +66,18 @@ impl Made {
         self.set("proc/7/pagemap", page, entry);
     }
 
+    /// Has process 7 open a file with this name, and this information.
+    pub fn open_file(&self, name: &str, info: &str) {
+        for (directory, file) in [("fd", None), ("fdinfo", Some(info))] {
+            let directory = self.path(&format!("proc/7/{directory}"));
+            fs::create_dir_all(&directory).unwrap();
+            match file {
+                None => std::os::unix::fs::symlink(name, directory.join("3")).unwrap(),
+                Some(info) => fs::write(directory.join("3"), info).unwrap(),
+            }
+        }
+    }
+
     pub fn words(&self) -> Vec<u64> {
         let bytes = fs::read(self.path(BITMAP)).unwrap();
         bytes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart};
+use isotherm_core::survey::{BlockPages, ClearPages, PageBits, SurveyPart, Unseen};
 use isotherm_core::{AccessProbe, AddrRange, Observation, PAGE_SIZE, TargetId};
 use isotherm_kernel::pages::SwapPlace;
 use isotherm_probes::idle::IdleProbe;
@@ -52,6 +52,29 @@ fn a_look_finds_pages_in_the_given_ranges() {
     let mut blocks = Vec::new();
     probe.survey().unwrap().look(&space(PROCESS, 8), &ranges, usize::MAX, &mut blocks).unwrap();
     assert_eq!((blocks.len(), list(blocks[0].present)), (1, vec![1, 2, 5]));
+}
+
+#[test]
+fn memory_that_a_device_or_io_uring_accesses_is_unobservable_and_that_of_a_guest_is_not() {
+    for (file, info, hidden, reason) in [
+        ("anon_inode:[io_uring]", "UserBufs:\t1\n    0: 0x1000/4097\n", vec![1, 2], Some(Unseen::IoUring)),
+        ("/dev/vfio/17", "", vec![0, 1, 2, 3], Some(Unseen::Device)),
+        ("anon_inode:kvm-vm", "", vec![], None),
+    ] {
+        let made = Made::new(256);
+        made.open_file(file, info);
+        (0..4).for_each(|page| made.set_page(page, PRESENT | EXCLUSIVE | (10 + page)));
+        let mut probe = made.probe(8);
+        assert_eq!(list(survey(&mut probe, 8)[0].unobservable), hidden, "{file}");
+        clear(&mut probe, PROCESS, &[0, 3]);
+        let found = survey(&mut probe, 8);
+        assert_eq!((list(found[0].present), list(found[0].unobservable)), (vec![0, 1, 2, 3], hidden.clone()), "{file}");
+        let unseen = probe.survey().unwrap().unseen(PROCESS);
+        assert_eq!(unseen.first().map(|(_, why)| *why), reason, "{file}");
+        let answers = round(&mut probe, &samples(PROCESS, 0..4), || {});
+        let unobservable: Vec<usize> = (0..4).filter(|&page| answers[page] == Observation::Unobservable).collect();
+        assert_eq!(unobservable, hidden, "{file}");
+    }
 }
 
 #[test]

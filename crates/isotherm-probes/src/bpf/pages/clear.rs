@@ -106,6 +106,10 @@ impl Clearer {
         let mut masks = Masks::new(target.mappings(), target.clearing());
         for (entries, block) in self.before.iter_mut().zip(blocks) {
             let words = entries.words();
+            // Others access them, as was found out since they were read.
+            let elsewhere = block.pages & target.elsewhere().pages(block.start);
+            block.unobservable |= elsewhere & words.present;
+            block.pages &= !elsewhere;
             let mut asked = Asked { clear: block.pages & words.present & !words.accessed, ..Asked::default() };
             let shared = tools.shared.at(target.id, block.start);
             for index in masks.mappings_at(block.start) {
@@ -118,7 +122,7 @@ impl Clearer {
                     Clearing::Single if is_memory(mapping) => {}
                     // It is cleared from the next survey on, as shared pages are.
                     Clearing::Locked if is_memory(mapping) && tools.shared.mode != SharedMemory::Never => continue,
-                    Clearing::Single | Clearing::Locked | Clearing::Never(_) | Clearing::Elsewhere(_) => {
+                    Clearing::Single | Clearing::Locked | Clearing::Never(_) => {
                         block.unobservable |= pages;
                         continue;
                     }
@@ -196,7 +200,7 @@ impl Clearer {
             let pages = PageBits::within(block.start, range);
             match why {
                 Clearing::Locked => asked.locked |= pages,
-                Clearing::Single | Clearing::Never(_) | Clearing::Elsewhere(_) => asked.refused |= pages,
+                Clearing::Single | Clearing::Never(_) => asked.refused |= pages,
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Which pages of a block are memory of a process, by its mappings.
 
+use isotherm_core::Mapping;
 use isotherm_core::survey::{BLOCK_SIZE, PageBits};
-use isotherm_core::{AddrRange, Mapping};
 
 use crate::bpf::target::Clearing;
+use crate::elsewhere::AccessedElsewhere;
 use crate::mapping::{is_memory, is_of_a_file};
 
 /// The pages of a block by what they are mapped from.
@@ -29,20 +30,19 @@ pub(super) struct Masks<'a> {
     mappings: &'a [Mapping],
     /// For each mapping, whether `MADV_COLD` clears it.
     clearing: &'a [Clearing],
-    /// Ranges that others access without the page tables of the process.
-    buffers: &'a [AddrRange],
+    elsewhere: Option<&'a AccessedElsewhere>,
     next: usize,
 }
 
 impl<'a> Masks<'a> {
     /// Both slices have the same length.
     pub(super) fn new(mappings: &'a [Mapping], clearing: &'a [Clearing]) -> Self {
-        Self { mappings, clearing, buffers: &[], next: 0 }
+        Self { mappings, clearing, elsewhere: None, next: 0 }
     }
 
-    /// The same, with ranges that others access without the page tables of the process, sorted and disjoint.
-    pub(super) fn with_buffers(self, buffers: &'a [AddrRange]) -> Self {
-        Self { buffers, ..self }
+    /// The same, with what others access without the page tables of the process.
+    pub(super) fn with_elsewhere(self, elsewhere: &'a AccessedElsewhere) -> Self {
+        Self { elsewhere: Some(elsewhere), ..self }
     }
 
     /// The indices of the mappings that have a part of the block that begins at `start`.
@@ -74,22 +74,17 @@ impl<'a> Masks<'a> {
                 None | Some(Clearing::Single) => {}
                 Some(Clearing::Locked) => mask.locked |= pages,
                 Some(Clearing::Never(_)) => mask.uncleared |= pages,
-                Some(Clearing::Elsewhere(_)) => mask.elsewhere |= pages,
             }
         }
-        let next = self.buffers.partition_point(|buffer| buffer.end() <= start);
-        let end = start.saturating_add(BLOCK_SIZE);
-        for buffer in self.buffers[next..].iter().take_while(|buffer| buffer.start() < end) {
-            mask.elsewhere |= PageBits::within(start, *buffer) & mask.usable;
-        }
+        mask.elsewhere = self.elsewhere.map_or(PageBits::NONE, |elsewhere| elsewhere.pages(start)) & mask.usable;
         mask
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::Permissions;
     use isotherm_core::survey::Unseen;
+    use isotherm_core::{AddrRange, Permissions};
 
     use super::*;
 
@@ -109,14 +104,12 @@ mod tests {
         ];
         let clearing =
             [Clearing::Never(Unseen::Other), Clearing::Single, Clearing::Locked, Clearing::Single, Clearing::Single];
-        let buffers = [AddrRange::new(0x2000, 0x4000).unwrap()];
-        let mut masks = Masks::new(&mappings, &clearing).with_buffers(&buffers);
+        let mut masks = Masks::new(&mappings, &clearing);
         let first = masks.at(0);
         assert_eq!(first.usable.iter().collect::<Vec<_>>(), [1, 2, 3, 4, 511]);
         assert_eq!(first.file.iter().collect::<Vec<_>>(), [4, 511]);
         assert_eq!(first.copied.iter().collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(first.uncleared.iter().collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(first.elsewhere.iter().collect::<Vec<_>>(), [2, 3]);
         assert_eq!(first.locked.iter().collect::<Vec<_>>(), [4]);
         assert_eq!(masks.at(0x20_0000).usable, PageBits::ALL);
         assert_eq!(masks.at(0x40_0000).usable.iter().collect::<Vec<_>>(), [0]);

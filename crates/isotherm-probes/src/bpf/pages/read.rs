@@ -107,7 +107,7 @@ impl Reader {
         self.places.truncate(most);
 
         let first = blocks.len();
-        let mut masks = Masks::new(target.mappings(), target.clearing()).with_buffers(target.buffers());
+        let mut masks = Masks::new(target.mappings(), target.clearing()).with_elsewhere(target.elsewhere());
         self.starts.clear();
         self.indices.clear();
         self.suspects.clear();
@@ -140,7 +140,7 @@ impl Reader {
             }
             blocks.push(block);
         }
-        let mut masks = Masks::new(target.mappings(), target.clearing()).with_buffers(target.buffers());
+        let mut masks = Masks::new(target.mappings(), target.clearing()).with_elsewhere(target.elsewhere());
         for (starts, indices) in self.starts.chunks(MAX_TABLES).zip(self.indices.chunks(MAX_TABLES)) {
             program.copy_tables(tables, space.pgd(), 1, starts, |i, found| {
                 let block = &mut blocks[indices[i]];
