@@ -213,7 +213,8 @@ pub(crate) fn collect(
                     let idle = pages.idle_ranges(range, least_idle).into_iter();
                     parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
                     if allows_unobserved {
-                        parts.extend(pages.unobservable_ranges(range).into_iter().map(part));
+                        let unseen = pages.unobservable_ranges(range, least_idle).into_iter();
+                        parts.extend(unseen.map(|range| Part { age: least_idle, ..part(range) }));
                     }
                     if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < least_idle) {
                         let idle = pages.never_accessed_ranges(range, enough..least_idle).into_iter();

@@ -258,9 +258,12 @@ impl PageHistory {
         self.ranges(range, |block| block.present)
     }
 
-    /// The parts of `range` whose pages cannot be observed.
-    pub fn unobservable_ranges(&self, range: AddrRange) -> Vec<AddrRange> {
-        self.ranges(range, |block| block.unobservable & block.present)
+    /// The parts of `range` whose pages cannot be observed, and have been present for at least `time` since they
+    /// appeared, since the first survey, or since an access was seen last.
+    pub fn unobservable_ranges(&self, range: AddrRange, time: Duration) -> Vec<AddrRange> {
+        let Some(enough) = self.surveys_in(time) else { return Vec::new() };
+        let is_old = |block: &Block<'_>| PageBits::from_fn(|page| block.idle(page) >= enough);
+        self.ranges(range, |block| block.unobservable & block.present & is_old(block))
     }
 
     /// The blocks that have a part of `range`, each with its start and its present pages.

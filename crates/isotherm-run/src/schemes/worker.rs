@@ -34,9 +34,9 @@ const MEMORY_USE_SHARE: u32 = 1000;
 
 type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
 
-/// Opens the probe that finds which pages are young.
+/// Opens the probe that finds which pages are young. Whether others access memory is known before it is acted on.
 fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
-    Ok(Box::new(BpfProbe::open()?.with_sweeps(false)))
+    Ok(Box::new(BpfProbe::open()?.with_sweeps(false).with_elsewhere(false)))
 }
 
 /// Schemes that can work here, before there is anything to act on.
