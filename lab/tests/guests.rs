@@ -8,7 +8,7 @@ use std::process::Command;
 use isotherm_core::AddrRange;
 use isotherm_core::survey::{PageSums, Unseen};
 use isotherm_kernel::memory_use;
-use isotherm_lab::{EMULATED, Running, Workload, Zram, isotherm, report, result_file, succeed};
+use isotherm_lab::{EMULATED, Running, Workload, Zram, eventually, isotherm, report, result_file, run, succeed};
 use isotherm_record::Recording;
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ fn the_accesses_of_a_guest_are_seen_by_the_kernels_damon() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
-fn reclaim_leaves_a_guest_alone() {
+fn reclaim_leaves_a_guest_alone_unless_the_scheme_allows_what_is_not_observed() {
     let _swap = Zram::of(128);
     let guest = Guest::start(&[]);
     let swapped = || memory_use(Path::new("/"), guest.pid()).unwrap().swapped;
@@ -115,6 +115,14 @@ fn reclaim_leaves_a_guest_alone() {
     };
     assert_eq!(reclaim("", "8s").wait(), 0);
     assert!(swapped() < MIB, "{} bytes of the guest are in swap", swapped());
+    let mut run = reclaim(", unobserved: allow", "5m");
+    eventually("memory of the guest is in swap", || swapped() > USED);
+    stop(&mut run);
+}
+
+fn stop(process: &mut Running) {
+    assert_eq!(run(Command::new("kill").args(["-INT", &process.pid().to_string()])).status, 0);
+    assert_eq!(process.wait(), 0);
 }
 
 #[test]
