@@ -121,8 +121,8 @@ fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
 /// one region, with the means of the old ones, unless samples have found an access since: the survey has read the pages
 /// before that.
 ///
-/// A region that was idle and is in use now, or the other way round, begins a new age. Idle regions whose ages differ by
-/// more than about `ages` stay apart.
+/// A region that was idle and is in use now, or the other way round, begins a new age. Idle regions whose ages differ
+/// by more than about `ages` stay apart.
 pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory, ages: Duration) -> Vec<Region> {
     let mut regions = Vec::with_capacity(old.len());
     let mut rest = old;

@@ -99,8 +99,8 @@ const MOST_CHANGE: f64 = 2.0;
 /// on to its number of blocks.
 const LONGER: f64 = 1.25;
 
-/// A part of a survey takes this part of the credit, and drawing pages of the panel takes at most so much of what is left
-/// of it at once.
+/// A part of a survey takes this part of the credit, and drawing pages of the panel takes at most so much of what is
+/// left of it at once.
 const START_PART: f64 = 1.0 / 15.0;
 const START_DRAW: f64 = 0.3;
 

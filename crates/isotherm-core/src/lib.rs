@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)]
 
+mod activity;
 mod adjust;
 mod allocation;
 mod areas;
@@ -53,6 +54,7 @@ pub mod units;
 mod usage;
 mod views;
 
+pub use activity::{Activity, AtRest};
 pub use allocation::{Allocation, Allocations, CallStack, MappingCall, StackFrame, StackId};
 pub use areas::areas;
 pub use attribute_options::AttributeOptions;
@@ -68,7 +70,7 @@ pub use monitor::{Looks, Monitor, MonitorError, Next, StepWork, SurveyWork};
 pub use pacer::{PaceOptions, Pacer, SurveyInterval};
 pub use packed::PackedRanges;
 pub use panel::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};
-pub use probe::{AccessProbe, Activity, AtRest, Granularity, Observation, PageLook, PageProbe, Sample};
+pub use probe::{AccessProbe, Granularity, Observation, PageLook, PageProbe, Sample};
 pub use range::{AddrRange, PAGE_SIZE, push_joined};
 pub use region::Region;
 pub use sink::{Round, Sink};

@@ -156,9 +156,9 @@ impl Region {
         self.run = Run::NONE;
     }
 
-    /// Takes in what a survey has found in the region, in the `interval` since the survey before. If the region was idle
-    /// and is in use now, it begins a new age. If it was in use and is idle now, it has been idle for the interval. What a
-    /// survey did not know, or does not know, says nothing of a change; samples may.
+    /// Takes in what a survey has found in the region, in the `interval` since the survey before. If the region was
+    /// idle and is in use now, it begins a new age. If it was in use and is idle now, it has been idle for the
+    /// interval. What a survey did not know, or does not know, says nothing of a change; samples may.
     pub(crate) fn survey(&mut self, pages: RegionPages, interval: Duration) {
         let was_in_use = match self.pages {
             Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,

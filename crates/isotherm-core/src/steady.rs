@@ -196,8 +196,8 @@ impl Run {
         Self { last: count(self.last), taken: samples(self.taken), before: samples(self.before), ..self }
     }
 
-    /// Whether the frequency has turned into another one since the run began: the count of before is not the same within
-    /// `threshold`, and does not explain the run. `samples` is the number of samples of a whole aggregation.
+    /// Whether the frequency has turned into another one since the run began: the count of before is not the same
+    /// within `threshold`, and does not explain the run. `samples` is the number of samples of a whole aggregation.
     pub(crate) fn has_turned(self, samples: u32, threshold: u32) -> bool {
         let is_other = self.last.abs_diff(self.count(samples)) > threshold;
         is_other && has_turned((self.last, self.before), (self.count(self.taken), self.taken), samples)

@@ -30,8 +30,8 @@ impl AccessedElsewhere {
     }
 
     /// Finds out who accesses memory of the target, if that was not done a short time ago, and which of these mappings
-    /// it is. `root` stands for `/`. A process that has ended, or whose files may not be listed, keeps what is known, and
-    /// so does one that has not run since. Returns whether it was found out.
+    /// it is. `root` stands for `/`. A process that has ended, or whose files may not be listed, keeps what is known,
+    /// and so does one that has not run since. Returns whether it was found out.
     pub(crate) fn update(&mut self, root: &Path, target: TargetId, mappings: &Arc<[Mapping]>, has_run: bool) -> bool {
         let Some(pid) = target.pid() else { return false };
         let is_due = has_run && self.looked.is_none_or(|before| before.elapsed() >= LOOK);

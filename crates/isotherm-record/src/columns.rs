@@ -517,8 +517,8 @@ table! {
         "touched_pages" => touched_pages: u16,
         /// for how long the page that was accessed last has been idle, in nanoseconds
         "idle_ns" => idle_ns: u64,
-        /// for how long the present pages have been idle on the mean, in nanoseconds, those for which that is known; null
-        /// if it is known for none, and in older recordings
+        /// for how long the present pages have been idle on the mean, in nanoseconds, those for which that is known;
+        /// null if it is known for none, and in older recordings
         "mean_idle_ns" => mean_idle_ns: Option<u64>,
         /// the number of absent pages that are in swap; null if the survey does not know, and in older recordings
         "swapped_pages" => swapped_pages: Option<u16>,

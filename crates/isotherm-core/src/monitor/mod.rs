@@ -287,9 +287,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.every = every.max(1);
     }
 
-    /// Tells when the run starts, counted from the boot of the machine, and since when processes that are started belong
-    /// to it, such as its command. All memory of such a process is new to its first survey: what is accessed was accessed
-    /// since the process started. Otherwise nothing is known of the time before the first survey.
+    /// Tells when the run starts, counted from the boot of the machine, and since when processes that are started
+    /// belong to it, such as its command. All memory of such a process is new to its first survey: what is accessed was
+    /// accessed since the process started. Otherwise nothing is known of the time before the first survey.
     pub fn set_start(&mut self, since: Duration, start: Duration) {
         self.started = Some((since, start));
     }

@@ -62,7 +62,8 @@ impl Member {
             self.from = self.from.min(tick);
         }
         if !look.present || !look.accessed {
-            // If the bit was set before, somebody has cleared it. What was not there when it was drawn was not accessed.
+            // If the bit was set before, somebody has cleared it. What was not there when it was drawn was not
+            // accessed.
             if self.since == 0 || self.set {
                 self.since = if self.is_drawn() && self.is_absent { 1 } else { tick };
             }

@@ -218,8 +218,8 @@ impl Panel {
         }
     }
 
-    /// Takes in which pages a survey has cleared. Those in other blocks than the `seen` ones, which begin at these sorted
-    /// addresses, were cleared without a look at them: the survey has found them accessed.
+    /// Takes in which pages a survey has cleared. Those in other blocks than the `seen` ones, which begin at these
+    /// sorted addresses, were cleared without a look at them: the survey has found them accessed.
     pub(crate) fn surveyed(&mut self, target: TargetId, cleared: &[ClearPages], seen: &[u64]) {
         let tick = self.tick;
         let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };

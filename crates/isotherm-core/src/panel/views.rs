@@ -2,7 +2,8 @@
 //!
 //! An address belongs to the panel in all targets, or in none. A process and its children map what they share at the
 //! same address, so that all of its views are in the panel, or none is. Where the pages at one address are different
-//! ones, as after a fork and writes, they are probably accessed alike: for the bounds, they count as one that was drawn.
+//! ones, as after a fork and writes, they are probably accessed alike: for the bounds, they count as one that was
+//! drawn.
 
 use super::estimate::{COUNT, Sums};
 use super::member::{Member, Tick};

@@ -21,8 +21,8 @@ pub struct BlockSums {
     pub touched: u16,
     /// For how long the page that was accessed last has been idle.
     pub idle: Duration,
-    /// For how long its pages have been idle on the mean, those for which that is known. `None` if it is known for none,
-    /// or if only [`idle`](Self::idle) is known of the block.
+    /// For how long its pages have been idle on the mean, those for which that is known. `None` if it is known for
+    /// none, or if only [`idle`](Self::idle) is known of the block.
     pub mean_idle: Option<Duration>,
     /// The number of absent pages that are in swap. `None` if the survey does not know.
     pub swapped: Option<u16>,

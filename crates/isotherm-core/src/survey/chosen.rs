@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn new_memory_is_expected_to_be_accessed_again_as_the_rest_of_the_memory_is() {
-        // All that is known was accessed in the last interval, so that an eighth of each block is cleared; or a quarter.
+        // All that is known was accessed in the last interval, so that an eighth of each block is cleared; or a
+        // quarter.
         assert_eq!((cleared_of_new(false), cleared_of_new(true)), (512, 4096));
     }
 

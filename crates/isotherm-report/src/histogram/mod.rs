@@ -137,8 +137,8 @@ pub(crate) struct Histogram<'a> {
     pub(crate) by: GroupBy,
     pub(crate) groups: &'a [NamedSizes],
     pub(crate) over_time: &'a [Moment],
-    /// Whether a moment is a state at its time, so that it changes evenly from one to the next. Otherwise it holds for the
-    /// time since the one before.
+    /// Whether a moment is a state at its time, so that it changes evenly from one to the next. Otherwise it holds for
+    /// the time since the one before.
     pub(crate) is_state: bool,
     /// A chart over time for text: its title, and the bands of which it has the sum.
     pub(crate) chart: Option<(String, std::ops::Range<usize>)>,

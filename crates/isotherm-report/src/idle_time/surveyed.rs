@@ -91,8 +91,8 @@ fn once(survey: &SurveySnapshot, selection: &Selection) -> Option<PageSums> {
     }
 }
 
-/// The bytes between each of the edges. What was not accessed in the time that is `known` is in the band of that time: it
-/// has been idle for at least the start of the band. Of what may belong to the first band, it is not known.
+/// The bytes between each of the edges. What was not accessed in the time that is `known` is in the band of that time:
+/// it has been idle for at least the start of the band. Of what may belong to the first band, it is not known.
 fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
     let mut sizes = Sizes::empty(edges.len());
     let observable = sums.present.saturating_sub(sums.unobservable);

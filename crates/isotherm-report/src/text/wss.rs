@@ -97,8 +97,8 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     }
     match (wss.percentiles_of_bounds(), wss.basis) {
         (Some(_), Basis::Survey) => notes.push(
-            "estimated from a random part of the pages where surveys do not know all of them, with bounds that hold in 19 \
-             of 20 cases (docs/survey.md)"
+            "estimated from a random part of the pages where surveys do not know all of them, with bounds that hold in \
+             19 of 20 cases (docs/survey.md)"
                 .into(),
         ),
         (Some((low, high)), Basis::Samples) => notes.push(format!(

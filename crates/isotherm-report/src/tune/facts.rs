@@ -13,8 +13,8 @@ pub(super) const UNKNOWN_SWAP: &str =
     "whether there is swap is not known, and without swap anonymous memory cannot make room; `isotherm tune` knows";
 
 /// Why there is no advice on a limit. It would apply to all processes of the cgroup, beside the limits that it has.
-pub(super) const UNKNOWN_CGROUP: &str = "the cgroup that the targets have in common, its limits and its other processes \
-                                         are not known; `isotherm tune` reads them";
+pub(super) const UNKNOWN_CGROUP: &str = "the cgroup that the targets have in common, its limits and its other \
+                                         processes are not known; `isotherm tune` reads them";
 
 /// What the rules of the advice see.
 pub(super) struct Facts<'a> {

@@ -63,16 +63,17 @@ pub struct WatchOptions {
 /// What isotherm may cost: for all commands that watch.
 #[derive(Args)]
 pub struct BudgetOptions {
-    /// The highest share of one CPU that isotherm uses while it watches, after the first 3 s, which may take 300 ms of CPU
-    /// time: as much as 30 s of the budget, but no more. Surveys and samples are taken as often as this allows. With --sample, or with --survey off, samples are taken at their interval, whatever they cost, unless a
-    /// budget is given [default: 1%; 10% for `isotherm tier run`]
+    /// The highest share of one CPU that isotherm uses while it watches, after the first 3 s, which may take 300 ms of
+    /// CPU time: as much as 30 s of the budget, but no more. Surveys and samples are taken as often as this allows.
+    /// With --sample, or with --survey off, samples are taken at their interval, whatever they cost, unless a budget is
+    /// given [default: 1%; 10% for `isotherm tier run`]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub cpu_budget: Option<f64>,
     /// The highest share of one CPU that targets may lose because they have to set accessed bits again
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     pub target_budget: f64,
-    /// What the start of a run may cost the targets, while isotherm clears all accessed bits once [default: quick; gentle
-    /// for `isotherm run` and `isotherm tier run`]
+    /// What the start of a run may cost the targets, while isotherm clears all accessed bits once [default: quick;
+    /// gentle for `isotherm run` and `isotherm tier run`]
     #[arg(long, value_name = "HOW")]
     pub start: Option<StartChoice>,
 }

@@ -205,8 +205,8 @@ impl SharedClearer {
     }
 }
 
-/// Which of the pages that are not cleared cannot be observed: those that were accessed. The accessed bits of the others
-/// are clear, so that they are known to be idle until they are accessed.
+/// Which of the pages that are not cleared cannot be observed: those that were accessed. The accessed bits of the
+/// others are clear, so that they are known to be idle until they are accessed.
 fn left(seen: &[(u64, PageBits)], pages: impl Iterator<Item = (u64, PageBits)>) -> impl Iterator<Item = Done> {
     pages.filter_map(|(start, pages)| {
         let seen = seen.binary_search_by_key(&start, |seen| seen.0).ok().map(|index| seen[index].1)?;

@@ -10,8 +10,8 @@ use super::masks::Masks;
 use super::sharing::Sharing;
 use crate::bpf::target::Target;
 
-/// The present, accessed and shared bytes of a target. What it maps several times counts at each address, since each has
-/// an accessed bit to clear, but once among the shared bytes.
+/// The present, accessed and shared bytes of a target. What it maps several times counts at each address, since each
+/// has an accessed bit to clear, but once among the shared bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) present: u64,
