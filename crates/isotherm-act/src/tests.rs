@@ -101,10 +101,11 @@ fn pages_out_a_file(target: &Target, file: &std::fs::File, what: &str) -> Result
     assert_eq!(cached(file), SIZE as u64);
     let [outcome] = apply(&mut actuator, target, Action::PageOut, &[target.memory])[..] else { panic!() };
     let (mapped, cached) = (target.kib("Rss:") * 1024, cached(file));
-    // Pages that are being written to a disk leave the cache a little later.
+    // Pages that are being written to a disk stay mapped, or leave the cache a little later.
+    let on_disk = what.starts_with(env!("CARGO_MANIFEST_DIR"));
     assert!(outcome.applied <= SIZE as u64 - cached, "{what} {outcome:?}");
     assert_eq!(outcome.applied + outcome.unmapped + mapped, SIZE as u64, "{what} {outcome:?}");
-    assert!(outcome.unmapped > 0 && outcome.resident == Some(mapped), "{what} {outcome:?}");
+    assert!((on_disk || outcome.unmapped > 0) && outcome.resident == Some(mapped), "{what} {outcome:?}");
     Ok(())
 }
 

@@ -19,16 +19,16 @@ use crate::wss::{Basis, Total, Wss};
 /// If the source cannot be read.
 pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
     let wss = Wss::new(source, selection, None)?;
-    if wss.basis != Basis::Survey || (wss.by_interval && wss.is_short()) {
+    let (Basis::Survey, Some(median), Some(percentiles)) = (wss.basis, wss.median(), wss.percentiles()) else {
         return Ok(());
-    }
-    let Estimate { low, value, high } = wss.median();
+    };
+    let Estimate { low, value, high } = median;
     summary.in_use = Some(UsedMemory {
         window_ns: wss.window.as_nanos() as u64,
         bytes: value,
         low_bytes: low,
         high_bytes: high,
-        most_bytes: wss.percentiles().0[6],
+        most_bytes: percentiles.0[6],
     });
     if wss.by_interval {
         return Ok(());

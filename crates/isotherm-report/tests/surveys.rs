@@ -29,14 +29,15 @@ fn the_working_set_is_what_was_touched_within_the_window() {
     let interval = Wss::new(&source, &Selection::default(), None).unwrap();
     assert_eq!((interval.basis, interval.window), (Basis::Survey, Duration::from_secs(1)));
     // The first survey cannot tell what was touched, so it does not count.
-    assert_eq!(interval.percentiles().0, [8, 8, 8, 8, 8, 16, 16].map(|mib| mib * MIB));
+    assert_eq!(interval.percentiles().unwrap().0, [8, 8, 8, 8, 8, 16, 16].map(|mib| mib * MIB));
     let ten = within(&source, 10);
     assert_eq!(ten.settled().len(), 10);
-    assert_eq!(ten.percentiles().0[0], 8 * MIB);
-    assert_eq!(ten.percentiles().0[6], 16 * MIB);
+    assert_eq!(ten.percentiles().unwrap().0[0], 8 * MIB);
+    assert_eq!(ten.percentiles().unwrap().0[6], 16 * MIB);
     assert_eq!(ten.percentiles_of(|amount| amount.present_bytes).unwrap().median(), 64 * MIB);
-    assert!(!ten.is_short() && within(&source, 60).is_short());
-    assert_eq!(within(&source, 60).settled().len(), 20);
+    let none = within(&source, 60);
+    assert!(ten.unknown().is_none() && none.unknown().is_some_and(|why| why.contains("a whole window of 60 s")));
+    assert!(none.percentiles().is_none() && none.median().is_none() && none.settled().is_empty());
 }
 
 #[test]

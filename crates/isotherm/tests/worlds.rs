@@ -86,6 +86,25 @@ fn hundreds_of_processes_that_live_for_milliseconds_come_and_go() {
 }
 
 #[test]
+fn a_target_in_another_time_namespace_is_watched_as_any_other() {
+    or_skip!(bpf_works());
+    let place = Place::new();
+    std::fs::write(place.path("work.toml"), HOT_IN_COLD.replace("1000s", "1s")).unwrap();
+    let namespace = ["--time", "--fork", "--monotonic", "100000", "--boottime", "7200"];
+    let watch = ["record", "--children", "--survey", "200ms", "--cpu-budget", "100%", "--", "unshare"];
+    let ran = place.run(&[&watch[..], &namespace, &[ISOTHERM, "workload", "work.toml"]].concat());
+    if ran.err.contains("unshare: ") {
+        return isotherm_testing::skip(&ran.err);
+    }
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let touched = |of: &isotherm_record::SurveyRecord| of.survey.targets.iter().map(|of| of.total().touched).max();
+    assert!(surveys(&place).iter().any(|survey| touched(survey) > Some(1 << 20)), "{ran:?}");
+    let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
+    let last = recording.snapshots().unwrap().last().unwrap().unwrap().snapshot.time;
+    assert!(last < Duration::from_secs(60), "{last:?}");
+}
+
+#[test]
 fn in_a_time_namespace_calls_that_map_memory_belong_to_their_process_and_time() {
     or_skip!(isotherm_probes::stacks::StackTracer::check().map_err(|error| isotherm_core::chain(&error)));
     let place = Place::new();

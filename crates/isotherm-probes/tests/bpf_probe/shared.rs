@@ -156,9 +156,19 @@ fn memory_that_a_process_maps_three_times_counts_once_and_is_as_hot_as_its_hotte
 
 #[test]
 fn pages_shared_after_a_fork_are_observed() {
+    after_a_fork("small");
+}
+
+#[test]
+fn a_shared_mapping_of_dev_zero_is_observed_after_a_fork() {
+    after_a_fork("zero");
+}
+
+/// Pages of memory of this kind that two processes map since a fork.
+fn after_a_fork(kind: &str) {
     let mut probe = or_skip!(open_always());
     let mut target = Target::start();
-    let start = target.map("small", SIZE);
+    let start = target.map(kind, SIZE);
     let range = start..start + SIZE;
     target.write(start, SIZE);
     target.request(&format!("fork-and-read {start} {SIZE}"));

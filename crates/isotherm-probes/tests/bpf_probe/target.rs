@@ -155,6 +155,10 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
                 let file = OpenOptions::new().read(true).open(path).unwrap();
                 mmap(start, size, read_write, MapFlags::PRIVATE | MapFlags::FIXED, file.as_fd(), 0)?;
             }
+            "zero" => {
+                let file = OpenOptions::new().read(true).write(true).open("/dev/zero").unwrap();
+                mmap(start, size, read_write, MapFlags::SHARED | MapFlags::FIXED, file.as_fd(), 0)?;
+            }
             "sysv" => attach(start, size)?,
             "hugetlb" | "shared-hugetlb" => {
                 mmap_anonymous(start, size, read_write, flags | MapFlags::FIXED | MapFlags::HUGETLB)?;
@@ -165,7 +169,7 @@ fn map(kind: &str, size: usize) -> rustix::io::Result<u64> {
         }
         match kind {
             "huge" => madvise(start, size, Advice::LinuxHugepage)?,
-            "small" | "shared" => madvise(start, size, Advice::LinuxNoHugepage)?,
+            "small" | "shared" | "zero" => madvise(start, size, Advice::LinuxNoHugepage)?,
             "locked" => {
                 madvise(start, size, Advice::LinuxNoHugepage)?;
                 mlock_with(start, size, MlockFlags::empty())?;

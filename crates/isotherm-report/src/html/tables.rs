@@ -188,7 +188,10 @@ pub(crate) fn percentiles(wss: &Wss) -> String {
         let cells: String = of.iter().map(|(_, bytes)| format!("<td>{}</td>", units::bytes(bytes))).collect();
         format!("<tr><th>{name}</th>{cells}</tr>")
     };
-    let mut rows = row("working set", wss.percentiles());
+    let Some(percentiles) = wss.percentiles() else {
+        return wss.unknown().map_or_else(String::new, |why| format!("<p>{}</p>\n", markup(&why)));
+    };
+    let mut rows = row("working set", percentiles);
     if let Some((low, high)) = wss.percentiles_of_bounds() {
         rows += &row("lower bound, 95 %", low);
         rows += &row("upper bound, 95 %", high);
@@ -206,13 +209,14 @@ pub(crate) fn percentiles(wss: &Wss) -> String {
 pub(crate) fn windows(source: &dyn Source, selection: &Selection) -> Result<String, ReportError> {
     let (mut heads, mut cells) = (String::new(), String::new());
     for window in WINDOWS {
-        let wss = match Wss::new(source, selection, Some(window)) {
-            Ok(wss) if !wss.is_short() => wss,
-            Ok(_) | Err(ReportError::NoSurveys { .. }) => break,
+        let median = match Wss::new(source, selection, Some(window)) {
+            Ok(wss) => wss.median(),
+            Err(ReportError::NoSurveys { .. }) => None,
             Err(error) => return Err(error),
         };
+        let Some(median) = median else { break };
         _ = write!(heads, "<th>{}</th>", units::duration(window));
-        _ = write!(cells, "<td>{}</td>", wss.median());
+        _ = write!(cells, "<td>{median}</td>");
     }
     if heads.is_empty() {
         return Ok(String::new());

@@ -19,20 +19,23 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
     let height = (f64::from(picture.height) / 2.0).max(160.0);
     let mut drawing = Drawing::new(width);
     let sums = wss.sums();
-    let percentiles = wss.percentiles();
+    let known = wss.percentiles();
+    let percentiles = known.unwrap_or_default();
     let bounds = wss.percentiles_of_bounds();
     let largest = bounds.map_or(percentiles, |(_, high)| high).0[6];
     let targets = wss.targets();
     let of = if targets > 1 { format!(" of {targets} targets together") } else { String::new() };
     let present = wss.percentiles_of(|amount| amount.present_bytes).map(|present| present.median());
-    let settled = wss.settled();
-    let seconds: f64 = settled.iter().map(|total| total.span.as_secs_f64()).sum();
-    let mapped = settled.iter().map(|total| total.amount.mapped as f64 * total.span.as_secs_f64()).sum::<f64>();
+    let told = wss.told();
+    let seconds: f64 = told.iter().map(|total| total.span.as_secs_f64()).sum();
+    let mapped = told.iter().map(|total| total.amount.mapped as f64 * total.span.as_secs_f64()).sum::<f64>();
     let mapped = mapped / seconds.max(1e-9);
+    let figures = match wss.median() {
+        Some(median) => format!("{median} median, {} most", units::bytes(percentiles.0[6])),
+        None => "not known".into(),
+    };
     let title = format!(
-        "Working set{of}: {} median, {} most, of {}",
-        wss.median(),
-        units::bytes(percentiles.0[6]),
+        "Working set{of}: {figures}, of {}",
         present.map_or_else(
             || format!("{} mapped", units::bytes(mapped as u64)),
             |present| format!("{} resident", units::bytes(present))
@@ -40,7 +43,8 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
     );
     drawing.text(12.0, 28.0, Anchor::Start, "title", &title);
     let band = if bounds.is_some() { "; the band holds the truth in 19 of 20 cases" } else { "" };
-    let (meaning, top_of_plot) = (wss.meaning() + band, 66.0 + mark_row(marks) / 2.0);
+    let meaning = wss.unknown().unwrap_or_else(|| wss.meaning() + band);
+    let top_of_plot = 66.0 + mark_row(marks) / 2.0;
     drawing.text(12.0, 48.0, Anchor::Start, "label", &meaning);
     let side = (width * 0.26).min(300.0);
     let points: Vec<_> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();

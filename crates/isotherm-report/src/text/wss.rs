@@ -36,7 +36,7 @@ pub(crate) fn wss(
     for line in notes(wss) {
         writeln!(out, "{}", wrap(&line, terminal.width(), 2))?;
     }
-    let percentiles = wss.percentiles();
+    let Some(percentiles) = wss.percentiles() else { return Ok(()) };
     let bounds = wss.percentiles_of_bounds();
     let largest = percentiles.0[6].max(1) as f64;
     let bar_width = terminal.width().saturating_sub(if bounds.is_some() { 46 } else { 26 }).min(40);
@@ -75,7 +75,7 @@ pub(crate) fn wss(
 
 /// Lines about the working set: resident memory beside it, and how sure it is.
 pub(crate) fn notes(wss: &Wss) -> Vec<String> {
-    let mut notes = vec![];
+    let mut notes: Vec<String> = wss.unknown().into_iter().collect();
     let median = |bytes| units::bytes(bytes);
     // The kernel tells it more often than surveys do, but counts pages as often as they are mapped.
     let surveyed = wss.percentiles_of(|amount| amount.present_bytes);
@@ -110,9 +110,6 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     }
     if let Some(interval) = wss.longer_interval() {
         notes.push(format!("estimated from surveys {} apart (docs/survey.md)", units::duration(interval)));
-    }
-    if wss.is_short() {
-        notes.push("the recording is shorter than this time: what was touched since its first survey counts".into());
     }
     if !wss.counts_once() {
         notes.push("what several targets share counts once for each of them".into());

@@ -113,7 +113,7 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
     };
     let Some(last) = Last::of(source, selection)?.filter(|_| by_interval.basis == Basis::Survey) else {
         found.resident_bytes = resident.map(|bytes| bytes.0[6]);
-        found.windows = vec![window(&by_interval)];
+        found.windows = window(&by_interval).into_iter().collect();
         return Ok(found);
     };
     found.covered_ns = Some(last.covered.as_nanos() as u64);
@@ -137,14 +137,13 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
         None => last.idle(|sums| sums.within[place]),
     };
     for (place, &length) in WINDOWS.iter().enumerate().filter(|(_, length)| **length >= least) {
-        let wss = Wss::new(source, selection, Some(length))?;
-        if wss.is_short() {
-            break;
-        }
-        found.windows.push(Window { idle: Some(idle(place)), ..window(&wss) });
+        let Some(window) = window(&Wss::new(source, selection, Some(length))?) else { break };
+        found.windows.push(Window { idle: Some(idle(place)), ..window });
     }
-    if found.windows.is_empty() && !by_interval.is_short() {
-        found.windows.push(Window { idle: Some(last.idle(|sums| sums.touched)), ..window(&by_interval) });
+    if found.windows.is_empty()
+        && let Some(window) = window(&by_interval)
+    {
+        found.windows.push(Window { idle: Some(last.idle(|sums| sums.touched)), ..window });
     }
     let idle = found.longest().and_then(|window| window.idle).map_or(u64::MAX, |idle| idle.bytes);
     found.idle_throughout_bytes = Some(last.idle_throughout.min(idle));
@@ -165,8 +164,9 @@ fn last_panel(source: &dyn Source, selection: &Selection) -> Result<Option<Panel
     Ok(last)
 }
 
-fn window(wss: &Wss) -> Window {
-    let percentiles = wss.percentiles();
+/// `None` if nothing is known.
+fn window(wss: &Wss) -> Option<Window> {
+    let percentiles = wss.percentiles()?;
     let needed = wss.percentiles_of(|amount| {
         if let Some(high) = amount.high_bytes {
             return Some(high);
@@ -174,9 +174,9 @@ fn window(wss: &Wss) -> Window {
         let (unobservable, unknown) = (amount.unobservable_bytes.unwrap_or(0), amount.unknown_bytes.unwrap_or(0));
         Some(needed(amount.bytes, unobservable, unknown, amount.present_bytes.unwrap_or(u64::MAX)))
     });
-    let Estimate { low, value: median, high } = wss.median();
+    let Estimate { low, value: median, high } = wss.median()?;
     let bound = |bound: u64| Some(bound).filter(|_| low < high && wss.basis == Basis::Survey);
-    Window {
+    Some(Window {
         window_ns: wss.window.as_nanos() as u64,
         median_bytes: median,
         median_low_bytes: bound(low),
@@ -184,7 +184,7 @@ fn window(wss: &Wss) -> Window {
         peak_bytes: percentiles.0[6],
         peak_needed_bytes: needed.unwrap_or_default().0[6],
         idle: None,
-    }
+    })
 }
 
 /// The bytes that may be in use. The accessed bytes hold a part of the unknown ones already, which counts twice here,

@@ -112,17 +112,16 @@ impl GroupedWss {
 
 fn of_targets(wss: &Wss, grouping: &Grouping) -> BTreeMap<usize, Courses> {
     let mut courses: BTreeMap<usize, Courses> = BTreeMap::new();
-    let settled = !wss.is_short();
     if let ([_], Some(once)) = (grouping.groups(), &wss.once) {
         // Of all targets together it is known what they share.
         for Total { time, amount, warm_up, span } in once {
-            if !(settled && *warm_up) {
+            if !*warm_up {
                 courses.entry(0).or_default().add(*time, *span, (amount.bytes, amount.present_bytes));
             }
         }
         return courses;
     }
-    for point in wss.points.iter().filter(|point| !(settled && point.warm_up)) {
+    for point in wss.points.iter().filter(|point| !point.warm_up) {
         let Some(nth) = grouping.of_target(point.target) else { continue };
         courses.entry(nth).or_default().add(point.time, point.span, (point.amount.bytes, point.amount.present_bytes));
     }

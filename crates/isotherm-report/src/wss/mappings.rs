@@ -38,8 +38,7 @@ pub(crate) fn each(
     mut found: impl FnMut(TargetId, (Duration, Duration), &[MappingWss<'_>]),
 ) -> Result<(), ReportError> {
     let place = WINDOWS.iter().position(|&known| known == wss.window).filter(|_| !wss.by_interval);
-    let settled = !wss.is_short();
-    let points = wss.points.iter().filter(|point| !(settled && point.warm_up));
+    let points = wss.points.iter().filter(|point| !point.warm_up);
     let times: BTreeMap<Duration, (Duration, bool)> =
         points.map(|point| (point.time, (point.span, point.amount.low_bytes.is_some()))).collect();
     let mut panels = source.panels().map_err(ReportError::Source)?.peekable();

@@ -192,24 +192,28 @@ impl Wss {
         self.once.is_some() || self.targets() < 2
     }
 
-    /// The sums that percentiles count: without those of the warm-up, unless there are no others.
+    /// The sums that percentiles count: without those of the warm-up. None if nothing is known.
     pub fn settled(&self) -> Vec<Total> {
         let mut sums = self.sums();
-        if sums.iter().any(|total| !total.warm_up) {
-            sums.retain(|total| !total.warm_up);
-        }
+        sums.retain(|total| !total.warm_up);
         sums
     }
 
-    /// The percentiles over time of the sum of all targets.
-    pub fn percentiles(&self) -> Percentiles<u64> {
-        self.percentiles_of(|amount| Some(amount.bytes)).unwrap_or_default()
+    /// The sums that tell what is known at any time, such as resident memory: the settled ones, or else all.
+    pub(crate) fn told(&self) -> Vec<Total> {
+        let settled = self.settled();
+        if settled.is_empty() { self.sums() } else { settled }
+    }
+
+    /// The percentiles over time of the sum of all targets. `None` if nothing is known.
+    pub fn percentiles(&self) -> Option<Percentiles<u64>> {
+        self.percentiles_of(|amount| Some(amount.bytes)).filter(|_| !self.settled().is_empty())
     }
 
     /// The percentiles over time of a part of the sum of all targets. `None` if no time tells it.
     pub fn percentiles_of(&self, part: impl Fn(&Amount) -> Option<u64>) -> Option<Percentiles<u64>> {
         let weighted = |total: &Total| Some((part(&total.amount)?, total.span.as_secs_f64()));
-        let values: Vec<(u64, f64)> = self.settled().iter().filter_map(weighted).collect();
+        let values: Vec<(u64, f64)> = self.told().iter().filter_map(weighted).collect();
         (!values.is_empty()).then(|| Percentiles::weighted(values))
     }
 
@@ -220,21 +224,34 @@ impl Wss {
         of(Amount::low).zip(of(Amount::high)).filter(|_| is_estimated)
     }
 
-    /// The median over time of the sum of all targets, with the medians of its bounds.
-    pub fn median(&self) -> Estimate {
-        let value = self.percentiles().median();
+    /// The median over time of the sum of all targets, with the medians of its bounds. `None` if nothing is known.
+    pub fn median(&self) -> Option<Estimate> {
+        let value = self.percentiles()?.median();
         let bounds = self.percentiles_of_bounds();
-        bounds.map_or(Estimate::exact(value), |(low, high)| Estimate { low: low.median(), value, high: high.median() })
+        let of = |(low, high): (Percentiles<u64>, Percentiles<u64>)| (low.median(), high.median());
+        Some(bounds.map(of).map_or(Estimate::exact(value), |(low, high)| Estimate { low, value, high }))
+    }
+
+    /// Why nothing is known, and what to do. `None` if something is.
+    pub fn unknown(&self) -> Option<String> {
+        if self.percentiles().is_some() {
+            return None;
+        }
+        let window = units::duration(self.window);
+        Some(match self.by_interval {
+            true => "not known: much of the memory was unknown at each time; record for longer, or with a larger \
+                     --cpu-budget"
+                .into(),
+            false => format!(
+                "not known: nothing observed a whole window of {window}, or enough of the memory; record for longer, \
+                 or ask for a shorter one (--window)"
+            ),
+        })
     }
 
     /// The number of targets.
     pub fn targets(&self) -> usize {
         self.points.iter().map(|point| point.target).collect::<BTreeSet<_>>().len()
-    }
-
-    /// Whether no survey has a whole window before it.
-    pub fn is_short(&self) -> bool {
-        !self.points.is_empty() && self.points.iter().all(|point| point.warm_up)
     }
 
     /// What it tells, in a few words: `touched within 10 s`.
@@ -299,7 +316,7 @@ impl Serialize for Wss {
             window_ns: u64,
             #[serde(flatten)]
             intervals: IntervalRange,
-            percentiles: Percentiles<u64>,
+            percentiles: Option<Percentiles<u64>>,
             low_percentiles: Option<Percentiles<u64>>,
             high_percentiles: Option<Percentiles<u64>>,
             over_time: &'a [Point],
