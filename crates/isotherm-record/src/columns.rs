@@ -545,8 +545,8 @@ table! {
     struct Missed, MissedBuilder, MissedReader {
         /// when the last of them was, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
-        /// what is missing: `snapshots`, `surveys`, `marks` or `calls` that mapped memory; or `activities`, which were
-        /// added up into the next one
+        /// what is missing: `snapshots`, `surveys`, `marks` or `calls` that mapped memory; `activities`, which were
+        /// added up into the next one; or `processes` that came and went unobserved
         "kind" => kind: Arc<str>,
         /// how many of them
         "count" => count: u64,

@@ -110,12 +110,12 @@ fn the_bound_on_clears_is_kept_and_the_rest_is_unknown_at_first() {
 }
 
 #[test]
-fn hot_memory_is_sampled_and_costs_an_eighth() {
+fn hot_memory_is_sampled_and_costs_a_sixteenth() {
     let hot = SLOW.replace(r#"area = "slow""#, r#"area = "cold""#);
     let found = monitor(&hot, SECOND * 12, UNBOUNDED);
     let last = found.surveys.last().unwrap();
     assert_eq!(last.targets[0].total().touched, 256 * MIB);
-    assert_eq!(last.cost.clears, 65_536 / 8);
+    assert_eq!(last.cost.clears, 65_536 / 16);
 }
 
 #[test]

@@ -43,7 +43,7 @@ const SURVEYS_TO_RETRY: u32 = 8;
 
 /// A survey clears one run of pages of a hot block: the block divided by this number. One run costs the monitor much
 /// less than the same number of scattered pages.
-const HOT_PARTS: usize = 8;
+const HOT_PARTS: usize = 16;
 
 /// What is known of the pages of a block. It does not change as long as the block stays idle, or unknown, and it has no
 /// address, so that blocks and surveys share it.

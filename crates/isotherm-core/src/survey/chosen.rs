@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn new_memory_is_expected_to_be_accessed_again_as_the_rest_of_the_memory_is() {
-        // All that is known was accessed in the last interval, so that an eighth of each block is cleared; or a
+        // All that is known was accessed in the last interval, so that a sixteenth of each block is cleared; or a
         // quarter.
-        assert_eq!((cleared_of_new(false), cleared_of_new(true)), (512, 4096));
+        assert_eq!((cleared_of_new(false), cleared_of_new(true)), (256, 4096));
     }
 
     #[test]

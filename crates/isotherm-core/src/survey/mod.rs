@@ -6,7 +6,7 @@
 //!
 //! - a page that is not accessed stays clear, and needs no more than reading: *cold is exact*;
 //! - a page that was idle and is found accessed is always cleared again;
-//! - of a block of pages that has been hot for several surveys, a random eighth is cleared, and stands for the rest:
+//! - of a block of pages that has been hot for several surveys, a random sixteenth is cleared, and stands for the rest:
 //!   *hot is sampled*;
 //! - the number of clears in a survey has a bound. Memory that the bound leaves out is *unknown*: a set accessed bit
 //!   means only that the page was accessed at some time since it was mapped.

@@ -16,7 +16,7 @@ use super::{ImportError, MAX_JSON};
 
 /// The first bytes of files that a user of damo may mistake for its JSON, and what to tell the user.
 const KNOWN: [(&[u8], &str); 5] = [
-    (b"\xff\xff\xff\xff", "it may be a recording of isotherm"),
+    (b"\xff\xff\xff\xff", "it may be a recording of isotherm, which needs no import"),
     (
         b"PERFILE2",
         "it is a recording of perf; convert it first with `damo convert_record_format --format json_compressed`",

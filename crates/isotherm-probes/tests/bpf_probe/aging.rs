@@ -187,12 +187,19 @@ fn pages_that_aging_leaves_are_cleared_by_clear_refs_or_are_unobservable() {
     fs::write(&file.0, vec![1; SIZE as usize]).unwrap();
     let mut targets = [cgroup.start(), cgroup.start()];
     let shared = targets.each_mut().map(|target| file.map(target));
+    let others = targets.each_mut().map(|target| target.map("small", 2 * MIB));
     update(&mut probe, &[&targets[0], &targets[1]]);
     let limits = [SharedLimits { longest_hold: Duration::from_secs(10), ..only_aging() }, only_aging()];
     for (limits, expected) in limits.into_iter().zip([(SIZE / PAGE, 0), (0, SIZE / PAGE)]) {
         probe.set_shared_memory(SharedMemory::Auto, limits);
         for _ in 0..3 {
-            targets.iter_mut().zip(shared).for_each(|(target, shared)| target.read(shared, SIZE));
+            for ((target, shared), other) in targets.iter_mut().zip(shared).zip(others) {
+                // clear_refs does not flush the TLB. This does, so that the reads set accessed bits.
+                target.request(&format!("unprotect {other} {}", 2 * MIB));
+                target.write(other, 2 * MIB);
+                target.request(&format!("forbid {other} {}", 2 * MIB));
+                target.read(shared, SIZE);
+            }
             let found = survey_all(&mut probe, &mut targets, |_| {});
             for ((_, cleared), shared) in found.iter().zip(shared) {
                 let found = done(cleared, shared, SIZE);

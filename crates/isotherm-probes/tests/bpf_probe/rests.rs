@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::{AccessProbe, AtRest, TargetId};
 use isotherm_probes::bpf::BpfProbe;
 
-use crate::survey::{counts, settle, survey};
+use crate::survey::{counts, flush, settle, survey};
 use crate::target::Target;
 use crate::watch::*;
 
@@ -51,6 +51,7 @@ fn memory_that_others_read_through_the_kernel_is_not_accessed_and_the_process_st
     let mut target = Target::start();
     let start = target.map("private", MIB);
     target.write(start, MIB);
+    flush(&mut target);
     update(&mut probe, &[&target]);
     settle(&mut probe, &target, &(start..start + MIB));
     let before = at_rest(&mut probe, &target);

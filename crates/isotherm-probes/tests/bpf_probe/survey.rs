@@ -95,7 +95,7 @@ pub fn settle(probe: &mut BpfProbe, target: &Target, range: &std::ops::Range<u64
 }
 
 /// Makes the waiting new pages of all processors join the reclaim lists.
-fn flush(target: &mut Target) {
+pub fn flush(target: &mut Target) {
     let start = target.map("small", 4 * MIB);
     target.write(start, 4 * MIB);
 }
