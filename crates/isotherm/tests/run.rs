@@ -15,8 +15,8 @@ const MIB: u64 = 1 << 20;
 
 /// A scheme that counts hot memory, every half a second.
 const HOT: &str = "- {name: hot, access_rate: {min: 50%}, age: {min: 500ms}, action: stat, apply_interval: 500ms}\n";
-/// A debug build on a busy machine samples too rarely within the default budget.
-const BUDGET: [&str; 2] = ["--cpu-budget", "20%"];
+/// A debug build on a busy machine samples and clears too rarely within the default budgets.
+const BUDGET: [&str; 4] = ["--cpu-budget", "20%", "--target-budget", "20%"];
 /// A scheme that sleeps as long as the machine has free memory.
 const ASLEEP: &str = "- name: asleep\n  access_rate: 0%\n  action: stat\n  \
                       watermarks: {metric: free_memory, interval: 200ms, high: 0.2%, mid: 0.1%, low: 0%}\n";
