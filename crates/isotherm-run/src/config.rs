@@ -174,7 +174,7 @@ pub enum Streams {
 /// [`AttributeOptions::resolve`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntervalsChoice {
-    /// They begin with the defaults and follow from what is observed ([`IntervalsGoal`](isotherm_core::IntervalsGoal)),
+    /// They begin with the defaults and follow from what is observed ([`IntervalsGoal`]),
     /// for a probe that answers for single pages. Schemes that compare access rates keep the defaults
     /// ([`Scheme::longest_aggregation`](isotherm_core::scheme::Scheme::longest_aggregation)).
     #[default]

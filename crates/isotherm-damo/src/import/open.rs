@@ -29,8 +29,8 @@ const KNOWN: [(&[u8], &str); 5] = [
 /// The bytes at the start of a file that are enough to distinguish formats.
 const START: usize = 1024;
 
-/// Whether the file at `path` begins as one that damo or its helpers write, in a format that [`records`] reads or
-/// names. A file that cannot be read does not.
+/// Whether the file at `path` begins as one that damo or its helpers write, in a format that
+/// [`import`](crate::import()) reads or names. A file that cannot be read does not.
 pub fn is_recording(path: &Path) -> bool {
     let mut start = [0; START];
     let Ok(Ok(len)) = Input::new(path).open().map(|file| file.read_at(&mut start, 0)) else { return false };
