@@ -75,6 +75,7 @@ impl AccessedElsewhere {
     }
 
     /// Whether devices or the kernel may access memory of the process while it does not run.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn is_accessed_at_rest(&self) -> bool {
         self.who.device || !self.who.buffers.is_empty()
     }

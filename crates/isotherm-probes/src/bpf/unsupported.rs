@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 
-use isotherm_core::survey::{BLOCK_PAGES, BlockPages, ClearPages, Rest, Survey, SurveyPart};
+use isotherm_core::survey::{BLOCK_PAGES, BlockFrames, BlockPages, ClearPages, Rest, Survey, SurveyPart};
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetId, TargetSpace};
 
 use super::{BpfError, SharedLeftOut, SharedLimits, SharedMemory};
@@ -32,6 +32,12 @@ impl BpfProbe {
     /// Sets whether the probe sweeps.
     #[must_use]
     pub fn with_sweeps(self, _: bool) -> Self {
+        self
+    }
+
+    /// Sets whether memory that others access is unobservable.
+    #[must_use]
+    pub fn with_elsewhere(self, _: bool) -> Self {
         self
     }
 
@@ -83,6 +89,15 @@ impl BpfProbe {
         _: &mut Vec<BlockPages>,
         _: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
     ) -> Result<Rest, BpfError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn lazily_freed_frames(
+        &mut self,
+        _: TargetId,
+        _: &[BlockPages],
+        _: &mut dyn FnMut(BlockFrames<'_>),
+    ) -> Result<(), BpfError> {
         match self.0 {}
     }
 
