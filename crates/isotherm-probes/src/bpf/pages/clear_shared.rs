@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use isotherm_core::AddrRange;
 use isotherm_core::survey::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, SurveyPart};
+use isotherm_core::{AddrRange, TargetId};
 use isotherm_kernel::clear_refs::{Refs, clear_refs};
 use isotherm_kernel::monitor_cpu_time;
 use rustix::io::Errno;
@@ -29,6 +29,8 @@ pub(super) struct SharedClearer {
     /// The accessed pages of the target that is being read, by block, as the survey has read them and has not cleared
     /// them since.
     seen: Vec<(u64, PageBits)>,
+    /// The target that `seen` is about.
+    seen_of: Option<TargetId>,
     blocks: Vec<BlockPages>,
     after: Vec<BlockPages>,
     /// The accessed pages, by block: those that were cleared, and those that cannot be cleared.
@@ -38,10 +40,11 @@ pub(super) struct SharedClearer {
 impl SharedClearer {
     /// Takes in what the survey has read of a target, from the address `from` on. Its shared pages are cleared after
     /// the last part. What was accessed in between counts as accessed in the next survey.
-    pub(super) fn seen(&mut self, from: u64, blocks: &[BlockPages]) {
-        if from == 0 {
+    pub(super) fn seen(&mut self, target: TargetId, from: u64, blocks: &[BlockPages]) {
+        if from == 0 || self.seen_of != Some(target) {
             self.seen.clear();
         }
+        self.seen_of = Some(target);
         self.seen.extend(blocks.iter().map(|block| (block.start, block.accessed)));
     }
 
@@ -162,7 +165,8 @@ impl SharedClearer {
         let blocks = &self.blocks;
         let is_elsewhere = |start: u64| blocks.binary_search_by_key(&start, |block| block.start).is_err();
         let elsewhere = shared.rest(target.id).filter(|(start, _)| is_elsewhere(*start));
-        self.done.extend(left(&self.seen, elsewhere));
+        let seen = (self.seen_of == Some(target.id)).then_some(&self.seen[..]);
+        self.done.extend(left(seen, elsewhere));
     }
 
     /// Adds the pages that were cleared, and those that cannot be cleared, to `blocks`, and forgets them. `blocks` stay
@@ -201,15 +205,20 @@ impl SharedClearer {
     /// The shared pages of the target cannot be observed.
     fn leave_all(&mut self, shared: &SharedPages, target: &Target) {
         self.done.clear();
-        self.done.extend(left(&self.seen, shared.rest(target.id)));
+        let seen = (self.seen_of == Some(target.id)).then_some(&self.seen[..]);
+        self.done.extend(left(seen, shared.rest(target.id)));
     }
 }
 
 /// Which of the pages that are not cleared cannot be observed: those that were accessed. The accessed bits of the
-/// others are clear, so that they are known to be idle until they are accessed.
-fn left(seen: &[(u64, PageBits)], pages: impl Iterator<Item = (u64, PageBits)>) -> impl Iterator<Item = Done> {
-    pages.filter_map(|(start, pages)| {
-        let seen = seen.binary_search_by_key(&start, |seen| seen.0).ok().map(|index| seen[index].1)?;
+/// others are clear, so that they are known to be idle until they are accessed. If it is not known which were accessed,
+/// all of them.
+fn left(seen: Option<&[(u64, PageBits)]>, pages: impl Iterator<Item = (u64, PageBits)>) -> impl Iterator<Item = Done> {
+    pages.filter_map(move |(start, pages)| {
+        let seen = match seen {
+            Some(seen) => seen.binary_search_by_key(&start, |seen| seen.0).ok().map(|index| seen[index].1)?,
+            None => PageBits::ALL,
+        };
         Some(Done { start, cleared: PageBits::NONE, left: pages & seen })
     })
 }

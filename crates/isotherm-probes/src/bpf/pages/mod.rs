@@ -150,7 +150,7 @@ impl Pages {
         for block in &mut blocks[first..] {
             block.shared = self.shared.at(target.id, block.start) & block.accessed & !block.unobservable;
         }
-        self.shared_clearer.seen(part.from, &blocks[first..]);
+        self.shared_clearer.seen(target.id, part.from, &blocks[first..]);
         self.aging.seen(target.id, part.from, &blocks[first..]);
         target.sampled.forget(part.from..rest.from.unwrap_or(u64::MAX));
         if target.is_refused() {
