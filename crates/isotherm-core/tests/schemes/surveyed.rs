@@ -95,7 +95,9 @@ fn no_action_is_done_to_a_region_of_which_nothing_is_known() {
 #[test]
 fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
     let mut history = PageHistory::default();
-    let guest = BlockPages { present: PageBits::ALL, unobservable: PageBits::of(100..512), ..BlockPages::default() };
+    // The accessed bits of a guest's memory may be set or clear: nobody clears them.
+    let (unobservable, accessed) = (PageBits::of(100..512), PageBits::of(300..512));
+    let guest = BlockPages { present: PageBits::ALL, unobservable, accessed, ..BlockPages::default() };
     (1..=5).for_each(|second| history.take(&[guest], SECOND * second));
     // A region of which nothing is observed has no age.
     let regions = [(0, 512, 0, 0)];
@@ -105,6 +107,7 @@ fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
             (true, Condition::ANY, &[(0, 512)]),
             (false, idle(SECOND), &[]),
             (true, idle(SECOND), &[(0, 512)]),
+            (true, idle(SECOND * 3), &[(0, 512)]),
             (true, idle(SECOND * 100), &[]),
         ] {
             let log = Log::default();
