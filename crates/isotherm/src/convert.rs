@@ -30,7 +30,7 @@ pub fn run(options: &Convert) -> Result<ExitCode> {
         let what = format!("the name {} does not select a format; use a name that ends in {known}", output.display());
         return Err(WrongCall::new(SUBCOMMAND, what).into());
     };
-    if isotherm_damo::is_recording(input) {
+    if isotherm_damo::is_recording(input)? {
         import(options, format)?;
         return Ok(ExitCode::SUCCESS);
     }

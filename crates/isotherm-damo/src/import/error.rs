@@ -129,7 +129,7 @@ impl ImportError {
 /// How to fix a failure to open the file.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => " (check the name: the default of damo is damon.data)",
+        io::ErrorKind::NotFound => " (check the name)",
         io::ErrorKind::PermissionDenied => {
             " (only root may read damo's recordings: read it as root, or change its owner)"
         }

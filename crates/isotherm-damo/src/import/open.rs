@@ -1,6 +1,7 @@
 //! Reading the records of a file: plain or compressed JSON, distinguished by the first bytes.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -30,17 +31,31 @@ const KNOWN: [(&[u8], &str); 5] = [
 const START: usize = 1024;
 
 /// Whether the file at `path` begins as one that damo or its helpers write, in a format that
-/// [`import`](crate::import()) reads or names. A file that cannot be read does not.
-pub fn is_recording(path: &Path) -> bool {
-    let mut start = [0; START];
-    let Ok(Ok(len)) = Input::new(path).open().map(|file| file.read_at(&mut start, 0)) else { return false };
-    let start = &start[..len];
+/// [`import`](crate::import()) reads or names.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn is_recording(path: &Path) -> Result<bool, ImportError> {
+    let (_, start) = open(path)?;
     let others: [&[u8]; 2] = [b"PERFILE2", b"damon_recfmt_ver"];
-    is_zlib(start)
+    Ok(is_zlib(&start)
         || start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
         || others.iter().any(|magic| start.starts_with(magic))
-        || version(start).is_some()
-        || String::from_utf8_lossy(start).contains("damon_aggregated:")
+        || version(&start).is_some()
+        || String::from_utf8_lossy(&start).contains("damon_aggregated:"))
+}
+
+/// Opens a file, and reads its start, at most [`START`] bytes.
+fn open(path: &Path) -> Result<(File, Vec<u8>), ImportError> {
+    let file = Input::new(path).open().map_err(|error| match error.problem {
+        Problem::System(source) => ImportError::Open { path: path.into(), source },
+        Problem::Directory => ImportError::Open { path: path.into(), source: io::ErrorKind::IsADirectory.into() },
+        _ => ImportError::NotAFile { path: path.into() },
+    })?;
+    let mut start = vec![0; START];
+    let len = file.read_at(&mut start, 0).map_err(|source| ImportError::Read { path: path.into(), source })?;
+    start.truncate(len);
+    Ok((file, start))
 }
 
 /// Reads all records of a file, within about `max_memory` bytes of memory if that is given.
@@ -48,19 +63,12 @@ pub fn is_recording(path: &Path) -> bool {
 /// # Errors
 /// When the file cannot be read, is in another format, is cut short, damaged or too large, or is malformed.
 pub(super) fn records(path: &Path, max_memory: Option<u64>) -> Result<Vec<Record>, ImportError> {
-    let open_error = |source| ImportError::Open { path: path.into(), source };
-    let file = Input::new(path).open().map_err(|error| match error.problem {
-        Problem::System(source) => open_error(source),
-        Problem::Directory => open_error(io::ErrorKind::IsADirectory.into()),
-        _ => ImportError::NotAFile { path: path.into() },
-    })?;
-    let mut start = [0; START];
-    let len = file.read_at(&mut start, 0).map_err(|source| ImportError::Read { path: path.into(), source })?;
-    let start = &start[..len];
+    let (file, start) = open(path)?;
+    let start = start.as_slice();
     if start.is_empty() {
         return Err(ImportError::Empty { path: path.into() });
     }
-    let bytes = file.metadata().map_err(open_error)?.len();
+    let bytes = file.metadata().map_err(|source| ImportError::Open { path: path.into(), source })?.len();
     let limits = Limits::new(bytes, max_memory);
     if is_zlib(start) {
         if let Some(version) = version(&inflated(start)) {
