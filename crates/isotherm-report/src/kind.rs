@@ -77,23 +77,20 @@ pub enum Format {
     Png,
     /// Vector graphics.
     Svg,
-    /// Vector graphics on a page of their size, for print.
-    Pdf,
     /// The page with all reports, for every kind that has pictures.
     Html,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 6] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Pdf, Self::Html];
+    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Png, Self::Svg, Self::Html];
 
     /// The format that the extension of a file's name selects. None if the name has no extension.
     ///
     /// # Errors
     /// If the extension selects no format.
     pub fn of_file(path: &Path) -> Result<Option<Self>, UnknownExtension> {
-        let extensions: [&[&str]; 6] =
-            [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["pdf"], &["html", "htm"]];
+        let extensions: [&[&str]; 5] = [&["txt", "text"], &["json", "jsonl"], &["png"], &["svg"], &["html", "htm"]];
         let formats: Vec<_> = Self::ALL.into_iter().zip(extensions).collect();
         format_of(path, &formats)
     }
@@ -105,13 +102,12 @@ impl Format {
             Self::Json => "json",
             Self::Png => "png",
             Self::Svg => "svg",
-            Self::Pdf => "pdf",
             Self::Html => "html",
         }
     }
 
     /// Whether the format is binary, and not for a terminal.
     pub fn is_binary(self) -> bool {
-        matches!(self, Self::Png | Self::Pdf)
+        matches!(self, Self::Png)
     }
 }

@@ -24,7 +24,7 @@ use crate::temperature::Temperatures;
 use crate::text::{RegionsText, Terminal};
 use crate::tune::{Surroundings, Tune};
 use crate::wss::{GroupedWss, Wss};
-use crate::{ReportError, escape, estimated, facts, histogram, html, pdf, png, surveyed, svg, text};
+use crate::{ReportError, escape, estimated, facts, histogram, html, png, surveyed, svg, text};
 
 /// Writes a report.
 ///
@@ -61,7 +61,6 @@ pub fn write(
         }
         (_, Format::Json) => writeln!(out, "{}", json(kind, source, selection, options)?)?,
         (_, Format::Svg) => out.write_all(picture(kind, source, selection, options)?.as_bytes())?,
-        (_, Format::Pdf) => out.write_all(&pdf::from_svg(&picture(kind, source, selection, options)?)?)?,
         (_, Format::Png) => out.write_all(&png::from_svg(&picture(kind, source, selection, options)?)?)?,
     }
     out.flush()?;

@@ -225,7 +225,6 @@ fn every_kind_has_every_format_but_a_page_has_one_and_tune_has_no_picture() {
                     let start: &[u8] = match format {
                         Format::Png => b"\x89PNG\r\n\x1a\n",
                         Format::Svg => b"<svg xmlns=",
-                        Format::Pdf => b"%PDF-",
                         Format::Html => b"<!DOCTYPE html>",
                         Format::Json => b"{",
                         Format::Text => b"",
@@ -281,9 +280,7 @@ fn hostile_names_are_escaped_in_every_format() {
             }
         }
     }
-    for format in [Format::Png, Format::Pdf] {
-        report(Kind::Heatmap, format, &source, &Options::default()).unwrap();
-    }
+    report(Kind::Heatmap, Format::Png, &source, &Options::default()).unwrap();
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn every_format_has_the_figures() {
     let json: serde_json::Value = serde_json::from_slice(&written(Format::Json)).unwrap();
     assert_eq!(json["sizes"][0]["fast_bytes"], 32 * MIB);
     assert_eq!(json["curve"].as_array().unwrap().len(), 13);
-    assert!(written(Format::Png).starts_with(b"\x89PNG") && written(Format::Pdf).starts_with(b"%PDF"));
+    assert!(written(Format::Png).starts_with(b"\x89PNG"));
     let narrow = Options { terminal: Terminal { columns: 40, ..Terminal::default() }, ..Options::default() };
     let mut out = vec![];
     found.write(Format::Text, &narrow, &mut out).unwrap();

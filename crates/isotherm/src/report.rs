@@ -108,7 +108,6 @@ pub fn chosen_format(
             ReportFormat::Json => Format::Json,
             ReportFormat::Png => Format::Png,
             ReportFormat::Svg => Format::Svg,
-            ReportFormat::Pdf => Format::Pdf,
             ReportFormat::Html => Format::Html,
         })),
         (None, Some(path)) => Ok(Format::of_file(path).map_err(|error| unknown_format(subcommand, &error))?),
@@ -152,7 +151,7 @@ fn sort(key: Option<SortKey>, kind: Kind, format: Format) -> Result<(Sort, Summa
     let wrong = |what: String| Err(WrongCall::new("report", format!("--sort {what}")).into());
     match (kind, key) {
         _ if format == Format::Html => return wrong("has no effect on the HTML page; leave it out".into()),
-        (Kind::Regions, _) if matches!(format, Format::Png | Format::Svg | Format::Pdf) => {
+        (Kind::Regions, _) if matches!(format, Format::Png | Format::Svg) => {
             return wrong("has no effect on a picture, which shows regions by address; leave it out".into());
         }
         (Kind::Regions, SortKey::Address) => regions = Sort::Address,

@@ -50,7 +50,6 @@ fn calls(place: &Place) -> Vec<Vec<&'static str>> {
     let mut calls = vec![
         vec!["report", "heatmap", "known.rec", "-f", "svg", "-o", "OUT"],
         vec!["report", "heatmap", "known.rec", "-f", "png", "-o", "OUT"],
-        vec!["report", "heatmap", "known.rec", "-f", "pdf", "-o", "OUT"],
         vec!["report", "summary", "known.rec", "-f", "text", "-o", "OUT"],
         vec!["report", "html", "known.rec", "-f", "html", "-o", "OUT"],
         vec!["tier", "try", "known.rec", "-f", "text", "-o", "OUT"],

@@ -85,7 +85,7 @@ fn pictures_and_pages_are_not_written_to_a_terminal() {
     let place = Place::new();
     record(&place);
     let of = |format| ["report", "heatmap", "--format", format];
-    for arguments in [&of("png")[..], &of("pdf"), &["report", "html"]] {
+    for arguments in [&of("png")[..], &["report", "html"]] {
         let (output, status) = on_terminal(&place, (80, 24), arguments, None);
         assert_eq!(status, 2);
         assert!(output.contains("-o"), "{output}");

@@ -178,7 +178,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
         let arguments = call.split(' ').map(str::to_owned).collect();
         // The doctor tells times, the list of tiers how much memory is free.
         let varies = live || call.starts_with("doctor") || call.starts_with("tier list");
-        let slow = varies || ["png", "pdf"].iter().any(|format| call.contains(format));
+        let slow = varies || call.contains("png");
         let (status, terminal) = (status(call, able), call.starts_with("top"));
         cases.push(Case { arguments, status, output, keeps, live, varies, slow, long, terminal });
     };
@@ -231,7 +231,6 @@ pub fn cases(room: &Room) -> Vec<Case> {
     }
     let mut writes = |call: &str, output, keeps, long| add(call, Some(output), keeps, false, long);
     writes("report heatmap known.rec -f png -o out.png", "out.png", false, false);
-    writes("report overhead known.rec -f pdf -o out.pdf", "out.pdf", false, false);
     writes("report wss known.rec -f svg -o out.svg", "out.svg", false, false);
     writes("report html known.rec -f html -o out.html", "out.html", false, false);
     writes("diff known.rec known.rec -f html -o out.html", "out.html", false, false);
@@ -247,7 +246,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
     writes("convert known.damo out.rec -q", "out.rec", true, false);
     writes("check cut.rec --save out.rec", "out.rec", true, false);
     for kind in ["heatmap", "wss", "regions", "summary", "idle-time", "temperature", "overhead", "schemes"] {
-        for (format, output) in [("png", "out.png"), ("svg", "out.svg"), ("pdf", "out.pdf")] {
+        for (format, output) in [("png", "out.png"), ("svg", "out.svg")] {
             writes(&format!("report {kind} known.rec -f {format} -o {output}"), output, false, true);
         }
     }

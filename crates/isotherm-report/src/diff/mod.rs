@@ -23,7 +23,7 @@ use isotherm_core::survey::WINDOWS;
 use crate::evidence::Evidence;
 use crate::source::{Selection, Source, walk};
 use crate::wss::Basis;
-use crate::{Format, Options, ReportError, escape, pdf, png};
+use crate::{Format, Options, ReportError, escape, png};
 
 use gather::{Gathered, Kind, SurveyTimes};
 
@@ -166,7 +166,6 @@ impl Diff {
             Format::Text => text::write(out, &options.terminal, self)?,
             Format::Json => writeln!(out, "{}", escape::json(&json::Document(self))?)?,
             Format::Svg => out.write_all(svg::draw(self, options.picture).standalone().as_bytes())?,
-            Format::Pdf => out.write_all(&pdf::from_svg(&svg::draw(self, options.picture).standalone())?)?,
             Format::Png => out.write_all(&png::from_svg(&svg::draw(self, options.picture).standalone())?)?,
             Format::Html => out.write_all(html::page(self, options.picture)?.as_bytes())?,
         }

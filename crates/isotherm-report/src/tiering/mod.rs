@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::evidence::Evidence;
 use crate::source::{Selection, Source};
-use crate::{Format, Options, ReportError, escape, pdf, png};
+use crate::{Format, Options, ReportError, escape, png};
 
 use memory::Memory;
 use place::{Served, Size};
@@ -216,7 +216,6 @@ impl TierTrial {
             Format::Text => text::write(out, &options.terminal, self)?,
             Format::Json => writeln!(out, "{}", escape::json(self)?)?,
             Format::Svg => out.write_all(picture().as_bytes())?,
-            Format::Pdf => out.write_all(&pdf::from_svg(&picture())?)?,
             Format::Png => out.write_all(&png::from_svg(&picture())?)?,
             Format::Html => out.write_all(html::page(self, options.picture)?.as_bytes())?,
         }

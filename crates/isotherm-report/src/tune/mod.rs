@@ -184,7 +184,7 @@ impl Tune {
         match format {
             Format::Text => text::write(out, terminal, self)?,
             Format::Json => writeln!(out, "{}", escape::json(self)?)?,
-            Format::Png | Format::Svg | Format::Pdf | Format::Html => {
+            Format::Png | Format::Svg | Format::Html => {
                 let fix = "use --format text or json";
                 return Err(ReportError::Unsupported { kind: Kind::Tune, format, fix });
             }

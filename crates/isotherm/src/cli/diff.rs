@@ -18,7 +18,7 @@ use super::report::parse_window;
 /// growth comes first. isotherm warns of figures that cannot be compared. docs/reports.md describes the figures.
 ///
 /// The difference goes to standard output, or to a file with -o. The format is that of --format, or of the file's
-/// extension: .txt, .json, .png, .svg, .pdf or .html. PNG, PDF and HTML need a file or a pipe.
+/// extension: .txt, .json, .png, .svg or .html. PNG and HTML need a file or a pipe.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Diff {

@@ -15,7 +15,7 @@ use super::{RECORDING, Reading};
 /// Show a recording
 ///
 /// A report goes to standard output, or to a file with -o. The format is that of --format, or of the file's extension:
-/// .txt, .json, .png, .svg, .pdf or .html. PNG, PDF and HTML need a file or a pipe.
+/// .txt, .json, .png, .svg or .html. PNG and HTML need a file or a pipe.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Report {
@@ -228,8 +228,6 @@ pub enum ReportFormat {
     Png,
     /// Vector graphics
     Svg,
-    /// Vector graphics for print
-    Pdf,
     /// A page that needs no network; `isotherm report` puts all reports into it, for every kind but tune
     Html,
 }

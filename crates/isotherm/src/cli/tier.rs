@@ -163,7 +163,7 @@ pub struct RateOption {
 /// it does not know.
 ///
 /// The result goes to standard output, or to a file with -o. The format is that of --format, or of the file's
-/// extension: .txt, .json, .png, .svg, .pdf or .html. PNG, PDF and HTML need a file or a pipe.
+/// extension: .txt, .json, .png, .svg or .html. PNG and HTML need a file or a pipe.
 #[derive(Args)]
 #[command(after_long_help = TRY_EXAMPLES)]
 pub struct TierTry {
