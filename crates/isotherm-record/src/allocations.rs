@@ -64,7 +64,7 @@ struct AllocationReader {
 impl AllocationBatches {
     pub(crate) fn new(source: Source) -> Self {
         let batches = Batches::with(columns::ALLOCATIONS, source);
-        let batches = batches.and_then(|batches| batches.only(&columns::ALLOCATION_COLUMNS));
+        let batches = batches.map(|batches| batches.only(&columns::ALLOCATION_COLUMNS));
         Self { batches, reader: AllocationReader::default() }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::RecordError;
 use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
 use crate::shape::Refused;
 use crate::source::Source;
-use crate::{FORMAT, RecordError};
 
 /// The rows of a recording one by one, with one batch in memory at a time.
 #[derive(Debug)]
@@ -42,11 +42,10 @@ impl Batches {
         source.schema.column_with_name(name).is_some().then(|| Self::new(source))
     }
 
-    /// The same rows with these columns alone, which is faster. All others read as null. `None` for a recording of an
-    /// older format, which has none of these columns.
-    pub(crate) fn only(self, names: &[&str]) -> Option<Self> {
+    /// The same rows with these columns alone, which is faster. All others read as null.
+    pub(crate) fn only(self, names: &[&str]) -> Self {
         let columns = names.iter().filter_map(|name| self.source.schema.index_of(name).ok()).collect();
-        (self.source.format == FORMAT).then_some(Self { columns: Some(columns), ..self })
+        Self { columns: Some(columns), ..self }
     }
 
     /// The next row: its batch, and its place in it. After an error there is no further row.
@@ -145,7 +144,7 @@ impl Batches {
             Refused::TooLarge(limit) => RecordError::TooLarge { path: path.to_path_buf(), at, part: "a batch", limit },
         })?;
         let count = batch.num_rows();
-        let rows = Rows::new(self.source.format, batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
+        let rows = Rows::new(batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
         self.at = message.end();
         Ok(Batch { at, rows: Arc::new(rows), count, next: 0 })
     }

@@ -1,4 +1,4 @@
-//! The columns of format 3. This declaration is the only place that names them.
+//! The columns of a recording. This declaration is the only place that names them.
 //!
 //! `docs/recording.md` has the same columns, with the same descriptions; a test compares both.
 
@@ -87,7 +87,7 @@ table! {
         /// the process ID; null if the target is no process
         "pid" => pid: Option<u32>,
         /// when the process started, in nanoseconds since the boot of the machine, exact to the clock tick of the
-        /// kernel; null if that is not known, as in a recording of format 1 or 2 that was converted
+        /// kernel; null if that is not known
         "start_ns" => start_ns: Option<u64>,
         /// the kernel's ID of the cgroup, which is the inode number of its directory; null if the target is no cgroup
         "cgroup" => cgroup: Option<u64>,
@@ -137,7 +137,7 @@ table! {
         /// could be observed, and scaled to `samples`
         "nr_accesses" => nr_accesses: u32,
         /// how many samples were really taken, at most `samples`; a region that is steady or new has fewer; `samples`
-        /// where the source does not tell, as with the probe `damon` and in formats 1 and 2
+        /// where the source does not tell, as with the probe `damon`
         "nr_samples" => nr_samples: u32,
         /// for how many aggregations the access frequency has stayed the same
         "age" => age: u32,

@@ -12,10 +12,10 @@ use arrow_ipc as ipc;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 
+use crate::columns;
 use crate::limits::Limits;
 use crate::shape::{self, Refused};
 use crate::table::{Read, Value};
-use crate::{FORMAT, columns, legacy};
 
 /// Decodes the message of a batch: all columns, or those with these indices.
 ///
@@ -51,74 +51,51 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// The rows of a batch, as rows of format 3 whatever the format of the recording is.
+/// The rows of a batch.
 #[derive(Debug)]
-pub(crate) enum Rows {
-    Present(Box<columns::RowReader>),
-    Legacy(Box<legacy::RowReader>),
-}
+pub(crate) struct Rows(columns::RowReader);
 
 impl Rows {
-    /// The rows of a batch of a recording of this format.
+    /// The rows of a batch of a recording.
     ///
     /// # Errors
     /// When the columns are not those of the format.
-    pub(crate) fn new(format: u64, batch: RecordBatch) -> Result<Self, &'static str> {
+    pub(crate) fn new(batch: RecordBatch) -> Result<Self, &'static str> {
         let rows: ArrayRef = Arc::new(StructArray::from(batch));
-        if format < FORMAT {
-            legacy::Row::reader(Some(&rows)).map(|rows| Self::Legacy(Box::new(rows)))
-        } else {
-            columns::Row::reader(Some(&rows)).map(|rows| Self::Present(Box::new(rows)))
-        }
+        columns::Row::reader(Some(&rows)).map(Self)
     }
 
     /// What row `index` is.
     pub(crate) fn kind(&self, index: usize) -> Kind {
-        match self {
-            Self::Present(rows) => match &*rows.kind.at(index) {
-                columns::TARGET => Kind::Target,
-                columns::ACTIVITY => Kind::Activity,
-                columns::SURVEY => Kind::Survey,
-                columns::MARK => Kind::Mark,
-                columns::ALLOCATIONS => Kind::Allocations,
-                columns::MISSED => Kind::Missed,
-                columns::PANEL => Kind::Panel,
-                _ => Kind::Unknown,
-            },
-            Self::Legacy(rows) if rows.activity.is_set(index) => Kind::Activity,
-            Self::Legacy(_) => Kind::Target,
+        match &*self.0.kind.at(index) {
+            columns::TARGET => Kind::Target,
+            columns::ACTIVITY => Kind::Activity,
+            columns::SURVEY => Kind::Survey,
+            columns::MARK => Kind::Mark,
+            columns::ALLOCATIONS => Kind::Allocations,
+            columns::MISSED => Kind::Missed,
+            columns::PANEL => Kind::Panel,
+            _ => Kind::Unknown,
         }
     }
 
     /// Row `index`.
     pub(crate) fn row(&self, index: usize) -> columns::Row {
-        match self {
-            Self::Present(rows) => rows.at(index),
-            Self::Legacy(rows) => rows.at(index).into(),
-        }
+        self.0.at(index)
     }
 
     /// The identity in row `index`, and what the row says that the target is.
     pub(crate) fn target(&self, index: usize) -> (Option<columns::Id>, Option<columns::Target>) {
-        match self {
-            Self::Present(rows) => (rows.id.at(index), rows.target.at(index)),
-            Self::Legacy(rows) => (Some(legacy::id(rows.pid.at(index))), rows.target.at(index)),
-        }
+        (self.0.id.at(index), self.0.target.at(index))
     }
 
     /// The time in row `index`, in nanoseconds.
     pub(crate) fn time_ns(&self, index: usize) -> u64 {
-        match self {
-            Self::Present(rows) => rows.time_ns.at(index),
-            Self::Legacy(rows) => rows.time_ns.at(index),
-        }
+        self.0.time_ns.at(index)
     }
 
-    /// The mappings that row `index` has, for readers of surveys, which older formats do not have.
+    /// The mappings that row `index` has.
     pub(crate) fn mappings(&self, index: usize) -> Option<Vec<columns::Mapping>> {
-        match self {
-            Self::Present(rows) => rows.mappings.at(index),
-            Self::Legacy(_) => None,
-        }
+        self.0.mappings.at(index)
     }
 }

@@ -74,13 +74,14 @@ pub enum RecordError {
         /// What it is instead, if that is known.
         reason: String,
     },
-    /// The recording is of a format that this isotherm does not know.
+    /// The recording is of a format that this isotherm does not read.
     #[error(
         "the recording {} was made by isotherm {made_by} in format {format}; \
-         this isotherm reads up to format {FORMAT}: upgrade it",
-        path.display()
+         this isotherm reads format {FORMAT} only: {}",
+        path.display(),
+        format_hint(*format)
     )]
-    Newer {
+    OtherFormat {
         /// The recording.
         path: PathBuf,
         /// The version of isotherm that made it, or `of an unknown version`.
@@ -163,6 +164,15 @@ fn write_hint(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or record elsewhere with -o; ",
         io::ErrorKind::FileTooLarge => "raise the limit with `ulimit -f`, or record for less long; ",
         _ => "",
+    }
+}
+
+/// What to do about a recording of this format, which is another one.
+fn format_hint(format: u64) -> &'static str {
+    if format > FORMAT {
+        "upgrade it"
+    } else {
+        "record again, or use the isotherm that made it (no release has written this format)"
     }
 }
 

@@ -15,7 +15,7 @@ pub fn pid_column(id: TargetId) -> u32 {
 
 /// The process with this pid whose start since the boot of the machine is not known, or physical memory if `pid` is 0.
 ///
-/// Recordings of formats 1 and 2 and those of other tools hold no such start. It is counted from the Unix epoch
+/// Recordings of other tools hold no such start. It is counted from the Unix epoch
 /// instead, and is zero if `info` is not known.
 pub fn identity(pid: u32, info: Option<&TargetInfo>) -> TargetId {
     match pid {

@@ -3,7 +3,7 @@
 //! A recording is an Apache Arrow IPC stream; `docs/recording.md` has its columns. [`Recorder`] writes one. What it has
 //! handed to the kernel stays readable however the recorder ends. [`Recording`] reads one. It distinguishes a file that
 //! is cut short from a damaged and from a foreign one, and believes nothing in a file before it is checked.
-//! [`convert()`] turns a recording into Parquet, CSV or JSON, or brings it to the present format.
+//! [`convert()`] turns a recording into Parquet, CSV or JSON.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,6 @@ mod hostile;
 mod id;
 mod identities;
 mod layout;
-mod legacy;
 mod limits;
 mod mark;
 mod message;
@@ -78,5 +77,5 @@ pub use writer::{Recorder, recording_at};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The format of recordings that this version writes. It reads this format and all before it.
+/// The format of recordings that this version writes and reads.
 pub const FORMAT: u64 = 3;

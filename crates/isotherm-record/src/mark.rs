@@ -74,7 +74,7 @@ pub struct Marks {
 impl Marks {
     pub(crate) fn new(source: Source) -> Self {
         let batches = Batches::with(columns::MARK, source);
-        Self { batches: batches.and_then(|batches| batches.only(&columns::MARK_COLUMNS)), time: Duration::ZERO }
+        Self { batches: batches.map(|batches| batches.only(&columns::MARK_COLUMNS)), time: Duration::ZERO }
     }
 }
 

@@ -126,7 +126,7 @@ pub struct MissedRows {
 impl MissedRows {
     pub(crate) fn new(source: Source) -> Self {
         let batches = Batches::with(columns::MISSED, source);
-        Self { batches: batches.and_then(|batches| batches.only(&columns::MISSED_COLUMNS)), time: Duration::ZERO }
+        Self { batches: batches.map(|batches| batches.only(&columns::MISSED_COLUMNS)), time: Duration::ZERO }
     }
 }
 

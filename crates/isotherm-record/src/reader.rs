@@ -43,7 +43,7 @@ impl Recording {
     /// of it is damaged. Rows are not read yet.
     ///
     /// # Errors
-    /// If the file cannot be read, is no recording, is of a newer format, or has a damaged header.
+    /// If the file cannot be read, is no recording, is of another format, or has a damaged header.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         Self::open_within(path, None)
     }
@@ -64,7 +64,7 @@ impl Recording {
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
         }
-        let (First { format, schema, header }, start, is_header_corrected) = match read_header(path, &file, len) {
+        let (First { schema, header }, start, is_header_corrected) = match read_header(path, &file, len) {
             Ok((first, start)) => (first, start, false),
             // What cannot be read says nothing of what is in the file.
             Err(error @ RecordError::Read { .. }) => return Err(error),
@@ -79,7 +79,7 @@ impl Recording {
         let read_error = |source| RecordError::Read { path: path.into(), offset: start, source };
         let Layout { spans, damage, ending } = layout(&file, start, len).map_err(read_error)?;
         let limits = Limits::new(max_memory);
-        let source = Source { file: Arc::new(file), path: path.into(), format, limits, schema, spans: spans.into() };
+        let source = Source { file: Arc::new(file), path: path.into(), limits, schema, spans: spans.into() };
         Ok(Self { source, header, ending, damage, is_header_corrected, len })
     }
 
@@ -127,11 +127,6 @@ impl Recording {
         &self.source.path
     }
 
-    /// The format of the file, from 1 to 3.
-    pub fn format(&self) -> u64 {
-        self.source.format
-    }
-
     /// All snapshots from the start, with one batch in memory at a time.
     ///
     /// # Errors
@@ -143,9 +138,7 @@ impl Recording {
     /// The times of all snapshots and surveys, in the order of the file. A time may be repeated. Few other columns are
     /// read.
     pub(crate) fn times(&self) -> impl Iterator<Item = Result<Duration, RecordError>> {
-        let batches = || Batches::new(self.source.clone());
-        // Recordings of older formats have other columns.
-        let mut batches = batches().only(&columns::TIME_COLUMNS).unwrap_or_else(batches);
+        let mut batches = Batches::new(self.source.clone()).only(&columns::TIME_COLUMNS);
         std::iter::from_fn(move || {
             batches.find(|rows, index, _| {
                 Ok(match rows.kind(index) {
@@ -226,7 +219,6 @@ impl Recording {
 
 /// What the first message of a recording says.
 struct First {
-    format: u64,
     schema: SchemaRef,
     header: Header,
 }
@@ -263,20 +255,17 @@ fn first(path: &Path, message: &Message) -> Result<First, RecordError> {
     };
     let text = metadata(&schema, HEADER_KEY).unwrap_or_default();
     let format: u64 = format.parse().map_err(|_| damaged("the number of its format is not a number"))?;
-    if format > FORMAT {
-        return Err(RecordError::Newer { path: path.into(), made_by: made_by(text), format });
+    if format != FORMAT {
+        return Err(RecordError::OtherFormat { path: path.into(), made_by: made_by(text), format });
     }
     message.check_head().map_err(|fault| fault.at(path, 0))?;
-    if format == 0 {
-        return Err(damaged("there is no format 0"));
-    }
     let schema = fields(&schema).map_err(damaged)?;
     let schema = Arc::new(Schema::new(schema));
     // A batch without rows shows whether the columns are those of the format.
-    Rows::new(format, RecordBatch::new_empty(Arc::clone(&schema))).map_err(damaged)?;
+    Rows::new(RecordBatch::new_empty(Arc::clone(&schema))).map_err(damaged)?;
     let header = serde_json::from_str(text);
     let header = header.map_err(|error| damaged(&format!("its header cannot be understood: {error}")))?;
-    Ok(First { format, schema, header })
+    Ok(First { schema, header })
 }
 
 /// The version of isotherm in the header of a format that is not known.

@@ -14,7 +14,6 @@ use crate::limits::Limits;
 pub(crate) struct Source {
     pub(crate) file: Arc<File>,
     pub(crate) path: Arc<Path>,
-    pub(crate) format: u64,
     /// How much memory its parts may take.
     pub(crate) limits: Limits,
     /// The columns of the file.

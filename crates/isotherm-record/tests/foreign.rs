@@ -125,12 +125,18 @@ fn arrow_of_others() {
 }
 
 #[test]
-fn a_newer_format() {
+fn another_format() {
     let header = r#"{"isotherm_version":"9.1.0","more":[1]}"#;
-    let bytes = stream(&[batch_of_others(&[("isotherm.format", "4"), ("isotherm.header", header)])]);
+    let refusal =
+        |format| refusal_of(&stream(&[batch_of_others(&[("isotherm.format", format), ("isotherm.header", header)])]));
+    let made = "the recording FILE was made by isotherm 9.1.0 in format";
+    assert_eq!(refusal("4"), format!("{made} 4; this isotherm reads format 3 only: upgrade it"));
     assert_eq!(
-        refusal_of(&bytes),
-        "the recording FILE was made by isotherm 9.1.0 in format 4; this isotherm reads up to format 3: upgrade it"
+        refusal("2"),
+        format!(
+            "{made} 2; this isotherm reads format 3 only: record again, or use the isotherm that made it (no release \
+             has written this format)"
+        )
     );
 }
 
@@ -155,9 +161,7 @@ fn a_recording_that_another_program_has_rewritten() {
 
 #[test]
 fn columns_that_do_not_belong_to_the_format() {
-    for format in ["0", "1", "2", "3"] {
-        let bytes = stream(&[batch_of_others(&[("isotherm.format", format), ("isotherm.header", "{}")])]);
-        let message = refusal_of(&bytes);
-        assert!(message.starts_with("the recording FILE is damaged at byte 0: "), "{message}");
-    }
+    let bytes = stream(&[batch_of_others(&[("isotherm.format", "3"), ("isotherm.header", "{}")])]);
+    let message = refusal_of(&bytes);
+    assert!(message.starts_with("the recording FILE is damaged at byte 0: "), "{message}");
 }

@@ -120,21 +120,15 @@ fn message(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((PREFIX + metadata.len(), body.min(rest.len())))
 }
 
-/// Recordings of the older formats.
-const OLDER: [&[u8]; 2] = [
-    include_bytes!("../../../crates/isotherm-record/tests/files/format1.rec"),
-    include_bytes!("../../../crates/isotherm-record/tests/files/format2.rec"),
-];
-
-/// A recording with two targets, one with activities and marks too, and recordings of the older formats.
+/// A recording with two targets, and one with activities and marks too.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = directory.path().join("a.rec");
-    let present = [false, true].map(|with_more| {
+    let recordings = [false, true].map(|with_more| {
         record(&path, with_more).expect("a recording can be written");
         std::fs::read(&path).expect("a recording can be read")
     });
-    present.into_iter().chain(OLDER.map(<[u8]>::to_vec)).collect()
+    recordings.into()
 }
 
 fn record(path: &Path, with_more: bool) -> Result<(), isotherm_record::RecordError> {

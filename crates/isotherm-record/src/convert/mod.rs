@@ -51,7 +51,7 @@ pub enum ConvertError {
 /// A format that a recording can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A recording of the present format.
+    /// A recording.
     Recording,
     /// Apache Parquet: one row for each region of each snapshot.
     Parquet,
@@ -138,7 +138,7 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
     }
 }
 
-/// Writes what can be read of `recording` to `output`, as a recording of the present format. Returns why reading ended
+/// Writes what can be read of `recording` to `output`, as a recording. Returns why reading ended
 /// before the end, if it did.
 ///
 /// The new recording has an end mark if the old one has. It appears, or replaces an existing file, only when it is

@@ -1,4 +1,4 @@
-//! A recording in the present format, made of one in any format.
+//! A recording made of another one.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use isotherm_output::OutputFile;
 
 use crate::{Activity, Contents, Ending, Mark, Missed, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord};
 
-/// Writes all of `recording` to `output`, in the present format. The output appears when it is whole.
+/// Writes all of `recording` to `output`. The output appears when it is whole.
 ///
 /// A recording that has no end mark becomes one without.
 ///

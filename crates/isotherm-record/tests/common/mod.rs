@@ -59,11 +59,6 @@ pub fn process(pid: u32) -> TargetId {
     TargetId::process(pid, Duration::from_millis(12_340))
 }
 
-/// The same process in a recording of format 1 or 2, which does not hold when it started since the boot.
-pub fn process_by_epoch(pid: u32) -> TargetId {
-    TargetId::process(pid, Duration::from_nanos(STARTED_UNIX_NS))
-}
-
 /// The identity of the process with this pid in JSON.
 pub fn id_json(pid: u32) -> serde_json::Value {
     serde_json::json!({"type": "process", "pid": pid, "start_ns": 12_340_000_000_u64, "cgroup": null})
