@@ -12,6 +12,8 @@
 //! - [`Inside`]: makes system calls inside other processes
 //! - [`capabilities`]: tries which actions work on this machine
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod actuator;
 mod call_method;
 mod check;

@@ -5,6 +5,7 @@
 //! and what is lost.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod export;
 mod import;

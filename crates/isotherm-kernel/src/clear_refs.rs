@@ -35,6 +35,7 @@ pub enum Refs {
 ///
 /// # Errors
 /// `ESRCH` if the process has ended. Other errors of open(2) and write(2).
+#[allow(clippy::disallowed_methods, reason = "writes to /proc/PID/clear_refs")]
 pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<(), Errno> {
     let failed = |e: std::io::Error| match Errno::from_io_error(&e) {
         Some(Errno::NOENT) => Errno::SRCH,

@@ -21,6 +21,8 @@
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod births;
 pub mod cgroup;
 pub mod clear_refs;

@@ -7,6 +7,8 @@
 //! - [`stacks`] records which code maps memory.
 //! - [`doctor`] finds out which of these work on this machine.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod bpf;
 pub mod damon;
 pub mod doctor;

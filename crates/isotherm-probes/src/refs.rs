@@ -433,6 +433,7 @@ fn smaps(pid: u32) -> io::Result<Vec<MappingUse>> {
     read_mapping_uses(File::open(path(memory_id(Path::new("/"), pid), "smaps"))?)
 }
 
+#[allow(clippy::disallowed_methods, reason = "writes to /proc/PID/clear_refs")]
 fn open(pid: u32, name: &str) -> Result<File, RefsError> {
     let path = path(pid, name);
     File::options().write(true).open(&path).map_err(|source| RefsError::Open { path, source })

@@ -6,6 +6,7 @@
 //! [`convert()`] turns a recording into Parquet, CSV or JSON.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod activities;
 mod activity;

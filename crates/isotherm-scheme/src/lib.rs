@@ -7,6 +7,7 @@
 //! A crate that reads a further form in YAML or JSON uses [`Document`] and the parts in [`form`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod common;
 mod describe;

@@ -1,6 +1,7 @@
 //! `isotherm`: the command line.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod check;
 mod cli;

@@ -37,6 +37,7 @@ impl Prepared {
     ///
     /// # Errors
     /// Fails if the process has ended, access to its files is not permitted, or no call can be made inside it.
+    #[allow(clippy::disallowed_methods, reason = "opens /proc/PID/mem for a call inside the target")]
     pub(super) fn new(pid: u32) -> Result<Self, InsideError> {
         let open = |name: &str| {
             let path = format!("/proc/{pid}/{name}");

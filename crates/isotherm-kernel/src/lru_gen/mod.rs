@@ -123,6 +123,7 @@ impl LruGen {
     ///
     /// # Errors
     /// If it is missing, off, not accessible, or must not be aged.
+    #[allow(clippy::disallowed_methods, reason = "opens /sys/kernel/debug/lru_gen")]
     pub fn open(root: &Path) -> Result<Self, LruGenError> {
         let lru_gen = Self { root: root.into() };
         let directory = root.join("sys/kernel/mm/lru_gen");
@@ -177,6 +178,7 @@ impl LruGen {
     ///
     /// # Errors
     /// If the memcg is gone, or if the kernel refuses.
+    #[allow(clippy::disallowed_methods, reason = "writes to /sys/kernel/debug/lru_gen")]
     pub fn age(&self, memcg: &Memcg) -> Result<(), LruGenError> {
         for node in &memcg.nodes {
             let (mut youngest, mut attempts) = (node.youngest, ATTEMPTS);

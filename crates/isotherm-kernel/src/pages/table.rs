@@ -65,6 +65,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
+    #[allow(clippy::disallowed_methods, reason = "opens /sys/kernel/mm/page_idle/bitmap and the like")]
     pub fn open(root: &Path, path: &str, write: bool) -> Result<Self, TableError> {
         let path = root.join(path);
         match File::options().read(true).write(write).open(&path) {

@@ -252,6 +252,7 @@ fn look_for_others(places: &DamonPaths) -> Result<Others, DamonError> {
 }
 
 /// Opens and locks the file of the claim. Makes it if it does not exist.
+#[allow(clippy::disallowed_methods, reason = "creates and locks /run/isotherm, which says who uses the kernel's DAMON")]
 fn lock(places: &DamonPaths) -> Result<File, DamonError> {
     let path = places.claim();
     let failed = |source| DamonError::Claim { path: path.clone(), source };
@@ -279,6 +280,7 @@ fn lock(places: &DamonPaths) -> Result<File, DamonError> {
 }
 
 /// Removes the locked file of the claim, and its directory if it is empty.
+#[allow(clippy::disallowed_methods, reason = "removes /run/isotherm")]
 fn remove(places: &DamonPaths, _locked: &File) {
     // If this fails, a claim stays that matches nothing in sysfs. The next run ignores it.
     let _ = fs::remove_file(places.claim());

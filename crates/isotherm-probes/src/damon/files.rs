@@ -27,6 +27,7 @@ pub(super) fn read_number<N: std::str::FromStr>(path: &Path) -> Result<N, DamonE
 /// Writes a value to an existing file, with one write.
 ///
 /// The caller must have a [`Claim`](super::claim::Claim) on the file.
+#[allow(clippy::disallowed_methods, reason = "writes below /sys/kernel/mm/damon")]
 pub(super) fn write(path: &Path, value: &str) -> Result<(), DamonError> {
     // sysfs ignores the truncation. The plain files of the tests need it.
     let put = || File::options().write(true).truncate(true).open(path)?.write_all(value.as_bytes());

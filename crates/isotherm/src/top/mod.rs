@@ -97,7 +97,9 @@ fn check_terminal() -> Result<()> {
     if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
         return wrong("this terminal (TERM=dumb) cannot show a live screen");
     }
-    if !stdin().is_terminal() && File::open("/dev/tty").is_err() {
+    #[allow(clippy::disallowed_methods, reason = "whether there is a terminal")]
+    let has_terminal = || File::open("/dev/tty").is_ok();
+    if !stdin().is_terminal() && !has_terminal() {
         return wrong("the live screen needs a terminal for keys, but there is none");
     }
     Ok(())
