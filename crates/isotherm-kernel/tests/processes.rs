@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::AddressSpace;
@@ -11,6 +12,7 @@ use isotherm_kernel::cgroup::of_process;
 use isotherm_kernel::{NamePattern, Process, Processes, Rest, Selection, Selector, Stop, TargetError, Waiter, Woken};
 use isotherm_testing::or_skip;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::gettid;
 
 /// A child that is killed when the test ends. Descendants that read from the test end too.
 struct ChildGuard(Child);
@@ -379,12 +381,20 @@ fn the_process_table_is_not_locked_during_a_wait() {
     let processes = Processes::new([sleep.id()], false).unwrap();
     let (stop, process_table) = (Stop::new().unwrap(), processes.process_table());
     let mut waiter = Waiter::new(process_table.clone(), stop.clone());
-    let waiting = std::thread::spawn(move || waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap());
-    // If the wait locked the table, this thread would block before the stop.
-    std::thread::sleep(Duration::from_millis(50));
-    assert!(process_table.members().contains_key(&Process::open(sleep.id()).unwrap().id()));
+    let (say, said) = mpsc::channel();
+    let waiting = std::thread::spawn(move || {
+        say.send(gettid().as_raw_nonzero()).unwrap();
+        waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap()
+    });
+    let waits = format!("/proc/self/task/{}/syscall", said.recv().unwrap());
+    eventually(|| std::fs::read_to_string(&waits).unwrap().starts_with(&format!("{} ", libc::SYS_ppoll)));
+    let (say, said) = mpsc::channel();
+    std::thread::spawn(move || say.send(process_table.members().keys().copied().collect::<Vec<_>>()));
+    // If the wait locked the table, there would be no answer before the stop.
+    let members = said.recv_timeout(Duration::from_secs(30));
     stop.ask();
     assert_eq!(waiting.join().unwrap(), Woken::Stopped);
+    assert_eq!(members, Ok(vec![Process::open(sleep.id()).unwrap().id()]));
 }
 
 #[test]
