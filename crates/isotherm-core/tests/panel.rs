@@ -37,6 +37,8 @@ struct World {
     reserved: Option<AddrRange>,
     /// The time in which its pages appear, in the order of addresses. All are there from the start if it is zero.
     fills: Duration,
+    /// Whether the process was started by the run.
+    begins: bool,
     ranges: Arc<[AddrRange]>,
     parts: Arc<[Part]>,
     /// Whether the parts are spread over all pages, or lie one after the other.
@@ -66,6 +68,7 @@ impl World {
             pid,
             reserved: None,
             fills: Duration::ZERO,
+            begins: false,
             ranges: ranges.into(),
             parts: parts.into(),
             scattered,
@@ -333,6 +336,9 @@ fn watch_with(world: &World, length: Duration, samples: bool, survey: SurveyInte
     let sink = Kept::default();
     let mut monitor =
         Monitor::new(attributes, Pcg64Mcg::seed_from_u64(world.pid.into()), world.clone(), world.clone(), sink);
+    if world.begins {
+        monitor.set_start(Duration::ZERO, Duration::ZERO);
+    }
     if !samples {
         monitor.without_samples();
     }
@@ -479,5 +485,30 @@ fn memory_that_is_added_is_within_the_bounds_at_each_reading() {
         assert!(readings.iter().all(|[low, _, high]| *low <= 1.001 && *high >= 0.999), "{readings:.2?}");
         let good = readings.iter().filter(|[low, value, _]| (0.9..1.1).contains(value) && *low > 0.8).count();
         assert!(good * 2 > readings.len(), "{readings:.2?}");
+    }
+}
+
+#[test]
+fn a_program_that_begins_with_the_run_is_known_from_its_beginning() {
+    for (size, fills) in [(GIB / 4, 0.7), (4 * GIB, 2.0)] {
+        let fills = Duration::from_secs_f64(fills);
+        let world = World { fills, begins: true, ..World::dense(9, size, &in_use(0.1), true) };
+        let (found, _) = watch(&world, fills + Duration::from_secs(4), false);
+        assert!(found.panels.len() > 3, "{} readings", found.panels.len());
+        for panel in &found.panels {
+            world.now.set(panel.time);
+            assert!(panel.observed >= WINDOWS[3], "{panel:?}");
+            let (since, of) = (panel.time.saturating_sub(fills).as_secs_f64(), panel.total);
+            // All memory was filled in the last five seconds. Of these, a second is known when it is over, and to the
+            // aimed precision when the panel has grown.
+            let there = world.filled_part() * size as f64;
+            let known = [(2, there, panel.time <= WINDOWS[2]), (0, 0.1 * size as f64, since >= 1.9)];
+            for (window, truth, _) in known.into_iter().filter(|(.., is_known)| *is_known) {
+                let [low, value, high] = [of[window].low, of[window].value, of[window].high].map(|b| b as f64 / truth);
+                let what = format!("{size} at {:?}, {:?}: {low:.3} {value:.3} {high:.3}", panel.time, WINDOWS[window]);
+                assert!((0.85..1.15).contains(&value) && low <= 1.02 && high >= 0.98, "{what}");
+                assert!(low > 0.8 && high < 1.25, "{what}");
+            }
+        }
     }
 }

@@ -616,7 +616,7 @@ table! {
         "time_ns" => time_ns: u64,
         /// the time since the reading before; shorter windows hold what was accessed within this time
         "interval_ns" => interval_ns: u64,
-        /// how long the panel has been watched; longer windows hold what was accessed within this time
+        /// the longest window that the readings tell; of longer ones, what nothing is known of is within the bounds
         "observed_ns" => observed_ns: u64,
         /// how many pages were read
         "reads" => reads: u64,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
+use super::survey::began;
 use super::{Monitor, MonitorError};
 use crate::survey::ClearPages;
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, PageLook, Sample, Sink, TargetId};
@@ -82,7 +83,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 
     fn draw_panel(&mut self) {
-        self.panel.draw(self.regions.targets().iter().map(|target| (&target.space, target.pages())));
+        let started = self.started;
+        let targets = self.regions.targets().iter();
+        self.panel.draw(targets.map(|target| (&target.space, target.pages(), began(started, target.space.id))));
     }
 
     /// Reads pages of the panel and clears those that were accessed. Returns how many.

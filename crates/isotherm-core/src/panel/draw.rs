@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::member::{Member, Tick};
 use super::places::Places;
@@ -121,10 +122,19 @@ impl Drawn {
     }
 
     /// Draws the pages of a target with the reading `tick`. Those that belonged to the panel `before` stay as they are.
-    fn draw(id: TargetId, from: From, before: Option<Self>, tick: Tick, places: &mut PlacesByRate) -> Self {
+    /// A target that has `begun` during the run had no memory before the reading with this number.
+    fn draw(
+        id: TargetId,
+        from: From,
+        before: Option<Self>,
+        begun: Option<Tick>,
+        tick: Tick,
+        places: &mut PlacesByRate,
+    ) -> Self {
         let is_same = before.as_ref().is_some_and(|before| before.from.is_same(&from));
         // A page that would have been drawn before, if it had been there, has appeared since.
-        let appeared = before.as_ref().map(|before| (places.at(before.from.rate), before.tick + 1));
+        let all = begun.map(|since| (places.at(1.0).part, since));
+        let appeared = before.as_ref().map(|before| (places.at(before.from.rate).part, before.tick + 1)).or(all);
         let places = places.at(from.rate);
         let tick = before.as_ref().filter(|_| is_same).map_or(tick, |before| before.tick);
         let mut known = before.map(|before| before.members).unwrap_or_default().into_iter().peekable();
@@ -139,7 +149,7 @@ impl Drawn {
                 let addr = page * PAGE_SIZE;
                 while known.next_if(|known| known.addr < addr).is_some() {}
                 let known = known.next_if(|known| known.addr == addr);
-                let since = appeared.filter(|(before, _)| before.contains(page)).map_or(0, |(_, since)| since);
+                let since = appeared.filter(|(before, _)| before.contains(page)).map(|(_, since)| since);
                 members.push(known.unwrap_or_else(|| Member::drawn(addr, since)));
             };
             let numbers = |range: AddrRange| range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
@@ -206,19 +216,20 @@ impl PlacesByRate {
 impl Panel {
     /// Draws the panel from the targets as they are now, each with what surveys know of its pages. A page that belongs
     /// to it stays in it as long as it is present. Targets that have not run since it was drawn last stay as they were;
-    /// there are no pages of those that have not run since the start, if there are many targets.
+    /// there are no pages of those that have not run since the start, if there are many targets. Each comes with the
+    /// time when it began, if that was during the run.
     pub(crate) fn draw<'a>(
         &mut self,
-        targets: impl Iterator<Item = (&'a TargetSpace, Option<&'a Arc<PageHistory>>)> + Clone,
+        targets: impl Iterator<Item = (&'a TargetSpace, Option<&'a Arc<PageHistory>>, Option<Duration>)> + Clone,
     ) {
-        let start = targets.clone().next().map_or(0, |(space, _)| first_place(space.id));
+        let start = targets.clone().next().map_or(0, |(space, ..)| first_place(space.id));
         let start = *self.start.get_or_insert(start);
         let before = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).ok();
-        let mut wanted: Vec<(TargetId, From, u64)> = Vec::with_capacity(self.targets.len());
-        for (space, history) in targets {
+        let mut wanted: Vec<(TargetId, From, u64, Option<Tick>)> = Vec::with_capacity(self.targets.len());
+        for (space, history, began) in targets {
             let before = before(space.id).map(|index| &self.targets[index]);
             if !self.has_run(space.id) {
-                wanted.extend(before.map(|before| (space.id, before.from.clone(), before.pages())));
+                wanted.extend(before.map(|before| (space.id, before.from.clone(), before.pages(), None)));
                 continue;
             }
             let history = history.filter(|history| history.present() > 0).cloned();
@@ -233,24 +244,28 @@ impl Panel {
             }
             let same = before.filter(|before| before.from.is_same(&from));
             let pages = same.map_or_else(|| from.mappings.iter().map(|of| from.pages(of)).sum(), Drawn::pages);
-            wanted.push((space.id, from, pages));
+            wanted.push((space.id, from, pages, began.map(|began| self.first_after(began))));
         }
-        let all = wanted.iter().map(|(_, _, pages)| pages).sum::<u64>() as f64;
-        let is_whole = wanted.iter().any(|(_, from, _)| from.whole > 0);
+        let all = wanted.iter().map(|(_, _, pages, _)| pages).sum::<u64>() as f64;
+        let is_whole = wanted.iter().any(|(_, from, ..)| from.whole > 0);
+        // Memory that is being added is not drawn from in more detail than before.
+        let members: usize = self.targets.iter().map(|drawn| drawn.members.len()).sum();
+        let most = if is_whole { FIRST.max(members as f64) } else { MOST };
         if self.rate == 0.0 && all > 0.0 {
             self.rate = (FIRST / all).min(1.0);
-        } else if is_whole && self.rate < 1.0 || self.rate * all > MOST {
-            self.rate = self.rate.min(self.most() / all.max(1.0));
+        } else if self.rate * all > most {
+            self.rate = most.min(self.most()) / all;
         }
+        self.note_rate();
         let mut before: Vec<Option<Drawn>> = std::mem::take(&mut self.targets).into_iter().map(Some).collect();
         let ids: Vec<TargetId> = before.iter().flatten().map(|drawn| drawn.id).collect();
         let mut places = PlacesByRate { start, known: Vec::new() };
-        for (id, from, _) in wanted {
+        for (id, from, _, begun) in wanted {
             let from = From { rate: self.rate, ..from };
             let known = ids.binary_search(&id).ok().and_then(|index| before[index].take());
             self.targets.push(match known {
                 Some(known) if known.from.is_same(&from) && known.from.rate == from.rate => known,
-                known => Drawn::draw(id, from, known, self.tick, &mut places),
+                known => Drawn::draw(id, from, known, begun, self.tick, &mut places),
             });
         }
         self.targets.sort_by_key(|drawn| drawn.id);

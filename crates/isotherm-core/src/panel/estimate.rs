@@ -63,8 +63,6 @@ pub(super) const COUNT: usize = WINDOWS.len();
 pub(super) enum Seen {
     /// It was not accessed.
     Idle,
-    /// It has not been in the panel for so long.
-    New,
     /// It may have been accessed.
     Unknown,
     /// The same, and after the last clear it was accessed as soon as the window is long.
@@ -73,47 +71,57 @@ pub(super) enum Seen {
     Used,
 }
 
-/// The pages of a panel in some memory, by what is known of them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
-    /// The pages of the memory.
-    pub(super) pages: f64,
-    /// The pages of the panel.
-    pub(super) members: f64,
-    /// How many pages of the memory count more than once, because several targets map them, about.
-    pub(super) again: f64,
-    /// The sum of the squares of the numbers of pages that share an accessed bit, each by the chance that it is not in
-    /// the panel: 0 if the panel has all pages.
-    pub(super) squares: f64,
-    /// By window.
-    pub(super) within: [Known; COUNT],
-}
-
-/// The pages of a panel by what is known of their accesses within a window.
+/// The pages of a panel in some memory, by what is known of their accesses within a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    /// They were accessed.
+    /// The pages of the memory.
+    pub(super) pages: f64,
+    /// The pages of the panel that tell the window.
+    pub(super) members: f64,
+    /// The sum of the squares of the numbers of members that share an accessed bit, each by the chance that it is not
+    /// in the panel: 0 if the panel has all pages.
+    pub(super) squares: f64,
+    /// The members that were accessed.
     pub(super) used: f64,
-    /// They may have been accessed: their accessed bits cannot be cleared.
+    /// They may have been accessed: their accessed bits cannot be cleared, or were cleared later.
     pub(super) unknown: f64,
     /// Of these, the pages that have been accessed as soon after the last clear as the window is long.
     pub(super) likely: f64,
-    /// They have not been in the panel for as long as the window is, and say nothing.
-    pub(super) new: f64,
     /// They belong to targets that have not run within the window, so that they were not accessed.
     pub(super) at_rest: f64,
     /// All pages of these targets.
     pub(super) pages_at_rest: f64,
     /// How many pages there may be besides those of the memory, of which nothing is known.
     pub(super) missing: f64,
+    /// How many pages of the memory count more than once, because several targets map them, about.
+    pub(super) again: f64,
+}
+
+impl AddAssign for Known {
+    fn add_assign(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.members += other.members;
+        self.squares += other.squares;
+        self.used += other.used;
+        self.unknown += other.unknown;
+        self.likely += other.likely;
+        self.at_rest += other.at_rest;
+        self.pages_at_rest += other.pages_at_rest;
+        self.missing += other.missing;
+        self.again += other.again;
+    }
 }
 
 impl Known {
+    /// Nothing is known of so many pages.
+    pub(super) fn of(pages: u64) -> Self {
+        Self { pages: pages as f64, ..Self::default() }
+    }
+
     /// Adds pages of which this is known; takes them away if `weight` is negative.
     pub(super) fn add(&mut self, seen: Seen, weight: f64) {
         match seen {
             Seen::Idle => {}
-            Seen::New => self.new += weight,
             Seen::Unknown => self.unknown += weight,
             Seen::Likely => (self.unknown, self.likely) = (self.unknown + weight, self.likely + weight),
             Seen::Used => self.used += weight,
@@ -121,76 +129,37 @@ impl Known {
     }
 
     /// Adds pages of a target that has not run, each of which stands for so many of the memory.
-    pub(super) fn rest(&mut self, weight: f64, each: f64) {
+    pub(super) fn add_at_rest(&mut self, weight: f64, each: f64) {
         self.at_rest += weight;
         self.pages_at_rest += weight * each;
     }
-}
 
-impl AddAssign<&Self> for Sums {
-    fn add_assign(&mut self, other: &Self) {
-        self.pages += other.pages;
-        self.members += other.members;
-        self.again += other.again;
-        self.squares += other.squares;
-        for (sum, known) in self.within.iter_mut().zip(&other.within) {
-            sum.used += known.used;
-            sum.unknown += known.unknown;
-            sum.likely += known.likely;
-            sum.new += known.new;
-            sum.at_rest += known.at_rest;
-            sum.pages_at_rest += known.pages_at_rest;
-            sum.missing += known.missing;
-        }
-    }
-}
-
-impl Sums {
-    /// The bytes that were accessed within each window.
-    pub(super) fn estimates(&self) -> [Estimate; COUNT] {
-        self.within.map(|known| self.estimate(known))
+    /// The same memory, if its target has not run within the window.
+    pub(super) fn resting(self) -> Self {
+        let Self { pages, members, squares, .. } = self;
+        Self { pages, members, squares, at_rest: members, pages_at_rest: pages, ..Self::default() }
     }
 
-    /// The share of the memory that was accessed within a window, as far as it is known.
-    pub(super) fn share(&self, window: usize) -> Option<f64> {
-        let Known { used, unknown, new, at_rest, .. } = self.within[window];
-        let known = self.members - at_rest - new - unknown;
-        (known >= 1.0).then(|| used / known)
+    /// The pages of the memory of targets that have run within the window.
+    pub(super) fn pages_that_ran(&self) -> f64 {
+        self.pages - self.pages_at_rest
     }
 
-    /// Takes in that the target has not run within these windows, so that all of its memory was idle.
-    pub(super) fn rest(&mut self, windows: [bool; COUNT]) {
-        for (known, _) in self.within.iter_mut().zip(windows).filter(|(_, at_rest)| *at_rest) {
-            *known = Known { at_rest: self.members, pages_at_rest: self.pages, ..Known::default() };
-        }
-    }
-
-    /// Adds pages of which nothing is known, but for the windows within which the target has not run.
-    pub(super) fn miss(&mut self, pages: f64, at_rest: [bool; COUNT]) {
-        for (known, _) in self.within.iter_mut().zip(at_rest).filter(|(_, at_rest)| !at_rest) {
-            known.missing += pages;
-        }
-    }
-
-    /// The pages of the memory of targets that have run within a window.
-    pub(super) fn pages_that_ran(&self, window: usize) -> f64 {
-        self.pages - self.within[window].pages_at_rest
-    }
-
-    fn estimate(&self, known: Known) -> Estimate {
-        let Known { used, unknown, likely, new, at_rest, pages_at_rest, missing, .. } = known;
-        let pages = (self.pages - pages_at_rest).max(0.0);
+    /// The bytes that were accessed within the window.
+    pub(super) fn estimate(self) -> Estimate {
+        let Self { squares, used, unknown, likely, missing, again, .. } = self;
+        let pages = self.pages_that_ran().max(0.0);
         let bytes = |share: f64, missing: f64| (share * pages + missing).max(0.0).round() as u64 * PAGE_SIZE;
-        let members = self.members - at_rest - new;
+        let members = self.members - self.at_rest;
         if members < 1.0 {
             return Estimate { low: 0, value: 0, high: bytes(1.0, missing) };
         }
         let likely = (used + likely) / members;
-        let variance = self.squares / (self.members * members);
-        let again = bytes((self.again / self.pages.max(1.0)).min(1.0), 0.0);
+        let variance = squares / (self.members * members);
+        let twice = bytes((again / self.pages.max(1.0)).min(1.0), 0.0);
         // What is missing, or counts again, is in use like the rest, as far as it is known.
-        let value = bytes(likely, likely * (missing - self.again));
-        let low = bytes(wilson(used / members, variance).0, 0.0).saturating_sub(again);
+        let value = bytes(likely, likely * (missing - again));
+        let low = bytes(wilson(used / members, variance).0, 0.0).saturating_sub(twice);
         let high = bytes(wilson((used + unknown) / members, variance).1, missing);
         // Bytes are rounded to pages.
         Estimate { low: low.min(value), value, high: high.max(value) }
@@ -229,12 +198,17 @@ mod tests {
 
     #[test]
     fn a_panel_of_all_pages_is_exact_and_what_is_unknown_widens_the_bounds() {
-        let known = |used, unknown| Known { used, unknown, likely: unknown / 2.0, ..Known::default() };
-        let mut sums = Sums { pages: 1000.0, members: 1000.0, ..Sums::default() };
-        sums.within = [known(300.0, 0.0); COUNT];
+        let known = |used, unknown| Known {
+            pages: 1000.0,
+            members: 1000.0,
+            used,
+            unknown,
+            likely: unknown / 2.0,
+            ..Known::default()
+        };
         let all = 300 * PAGE_SIZE;
-        assert_eq!(sums.estimates()[0], Estimate { low: all, value: all, high: all });
-        sums.within = [known(300.0, 200.0); COUNT];
-        assert_eq!(sums.estimates()[0], Estimate { low: all, value: 400 * PAGE_SIZE, high: 500 * PAGE_SIZE });
+        assert_eq!(known(300.0, 0.0).estimate(), Estimate { low: all, value: all, high: all });
+        let half = Estimate { low: all, value: 400 * PAGE_SIZE, high: 500 * PAGE_SIZE };
+        assert_eq!(known(300.0, 200.0).estimate(), half);
     }
 }

@@ -1,6 +1,6 @@
 //! One page of a panel.
 
-use super::estimate::{COUNT, Seen, Sums};
+use super::estimate::Seen;
 use crate::PageLook;
 use crate::survey::BLOCK_SIZE;
 
@@ -11,9 +11,12 @@ pub(super) type Tick = u32;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) addr: u64,
-    /// The reading from which on it belongs to the panel. 0 if it has appeared since: it was not accessed before.
+    /// Whether it was not read yet.
+    is_drawn: bool,
+    /// The reading from which on it belongs to the panel. 0 if it has appeared since the panel was begun: it was not
+    /// accessed before.
     from: Tick,
-    /// The reading since which it is known when the page was accessed. 0 as long as its accessed bit was not cleared.
+    /// The reading since which its accesses are seen, because its accessed bit was clear then. [`NEVER`] before.
     since: Tick,
     /// The last reading of which it is known that the page was accessed since the one before, or later.
     last: Tick,
@@ -22,72 +25,84 @@ pub(super) struct Member {
     pub(super) is_huge: bool,
     /// Whether it was not in memory at the last reading.
     pub(super) is_absent: bool,
-    /// Whether it was absent when it was drawn, and was not accessed since: `last` is when it would have appeared.
-    is_void: bool,
     /// Whether the accessed bit is set and stays so, so that later accesses are not seen.
     set: bool,
+    /// How many times in a row its accessed bit was refused to be cleared.
+    refused: u8,
     /// Its page frame at the last reading, if it is known.
     pub(super) frame: Option<u64>,
 }
 
+/// Stands for a reading that has not come yet.
+const NEVER: Tick = Tick::MAX;
+
+/// A page is tried again at each reading until it was refused so many times, and then in one of [`RARELY`] readings. It
+/// may have been on its way between two lists of the kernel, as a page is that was just faulted in.
+const OFTEN: u8 = 3;
+const RARELY: u64 = 8;
+
 impl Member {
-    /// A page that has just been drawn. If it is present, it has appeared after the reading before `last`, if that is
-    /// not 0.
-    pub(super) fn drawn(addr: u64, last: Tick) -> Self {
+    /// A page that has just been drawn. If it is present and has appeared since the panel was begun, it has done so
+    /// after the reading before `appeared`.
+    pub(super) fn drawn(addr: u64, appeared: Option<Tick>) -> Self {
         Self {
             addr,
-            from: if last == 0 { Tick::MAX } else { 0 },
-            since: 0,
-            last,
+            is_drawn: true,
+            from: if appeared.is_some() { 0 } else { NEVER },
+            since: NEVER,
+            last: appeared.unwrap_or_default(),
             seen: false,
             is_huge: false,
             is_absent: false,
-            is_void: false,
             set: false,
+            refused: 0,
             frame: None,
         }
     }
 
     /// Whether it was not read yet.
     pub(super) fn is_drawn(&self) -> bool {
-        self.since == 0 && !self.set
+        self.is_drawn
+    }
+
+    /// Whether it has appeared since the panel was begun.
+    pub(super) fn has_appeared(&self) -> bool {
+        self.from == 0
     }
 
     /// Takes in what the reading `tick` has found. Returns whether its accessed bit is to be cleared.
     pub(super) fn read(&mut self, look: PageLook, tick: Tick) -> bool {
         let accessed = std::mem::take(&mut self.seen) || look.accessed;
         (self.is_huge, self.is_absent, self.frame) = (look.huge, !look.present, look.frame);
-        self.is_void |= self.is_drawn() && self.is_absent;
-        if self.is_drawn() {
+        if std::mem::take(&mut self.is_drawn) {
+            if self.is_absent {
+                // It was not accessed. What appears here later is new.
+                (self.from, self.since, self.last) = (0, 0, 0);
+            }
             self.from = self.from.min(tick);
         }
         if !look.present || !look.accessed {
-            // If the bit was set before, somebody has cleared it. What was not there when it was drawn was not
-            // accessed.
-            if self.since == 0 || self.set {
-                self.since = if self.is_drawn() && self.is_absent { 1 } else { tick };
-            }
-            self.set = false;
-        }
-        if accessed && self.since != 0 && !self.set {
-            (self.last, self.is_void) = (tick, false);
-        }
-        // A page that could not be cleared may be so at another time: it may have been on its way between two lists.
-        look.present
-            && look.accessed
-            && (!self.set || (self.addr / crate::PAGE_SIZE + u64::from(tick)).is_multiple_of(8))
-    }
-
-    /// Takes in that its accessed bit was cleared at the reading `tick`, or could not be cleared.
-    pub(super) fn clear(&mut self, is_cleared: bool, tick: Tick) {
-        if !is_cleared {
-            self.set = true;
-        } else {
-            if self.since == 0 || self.set {
+            // If the bit was set before, somebody has cleared it.
+            if self.since == NEVER || self.set {
                 self.since = tick;
             }
             self.set = false;
         }
+        if accessed && self.since != NEVER && !self.set {
+            self.last = tick;
+        }
+        let page = self.addr / crate::PAGE_SIZE;
+        let is_tried = self.refused < OFTEN || (page + u64::from(tick)).is_multiple_of(RARELY);
+        look.present && look.accessed && is_tried
+    }
+
+    /// Takes in that its accessed bit was cleared at the reading `tick`, or could not be cleared.
+    pub(super) fn clear(&mut self, is_cleared: bool, tick: Tick) {
+        if is_cleared && (self.since == NEVER || self.set) {
+            self.since = tick;
+        }
+        self.set = !is_cleared;
+        self.refused = if is_cleared { 0 } else { self.refused.saturating_add(1) };
     }
 
     /// Takes in that a survey has cleared it since the reading `tick`, perhaps without a look at it first.
@@ -97,33 +112,22 @@ impl Member {
             self.since = tick + 1;
         } else {
             // Its accessed bit was clear at that reading.
-            self.seen |= is_unseen && self.since > 0;
+            self.seen |= is_unseen && self.since != NEVER;
         }
     }
 
     /// What is known of it within the window that holds the accesses that the readings after `begin` have found.
     pub(super) fn within(&self, begin: Tick, now: Tick) -> Seen {
-        // Whether it was accessed or not since it was drawn, it says nothing of the time before.
-        if self.from > begin {
-            Seen::New
-        } else if self.last > begin {
-            if self.is_void { Seen::Idle } else { Seen::Used }
+        if self.last > begin {
+            Seen::Used
         } else if self.set {
-            let is_likely = self.since > 0 && self.last >= self.since && self.last - self.since <= now - begin;
-            if is_likely { Seen::Likely } else { Seen::Unknown }
-        } else if self.since == 0 || self.since > begin {
-            // It has appeared before the window, or was refused to be cleared for a while.
+            let was_seen = self.since != NEVER && self.last >= self.since;
+            if was_seen && self.last - self.since <= now - begin { Seen::Likely } else { Seen::Unknown }
+        } else if self.from > begin || self.since > begin {
+            // It was drawn later, or was refused to be cleared for a while.
             Seen::Unknown
         } else {
             Seen::Idle
-        }
-    }
-
-    /// Adds it to `sums` with this weight. Each window holds the accesses that the readings after this one have found.
-    pub(super) fn count(&self, weight: f64, sums: &mut Sums, begin: &[Tick; COUNT], now: Tick) {
-        sums.members += weight;
-        for (known, &begin) in sums.within.iter_mut().zip(begin) {
-            known.add(self.within(begin, now), weight);
         }
     }
 
@@ -137,29 +141,52 @@ impl Member {
 mod tests {
     use super::*;
 
+    const IDLE: PageLook = PageLook { present: true, accessed: false, huge: false, frame: None };
+    const ACCESSED: PageLook = PageLook { accessed: true, ..IDLE };
+
     #[test]
     fn what_a_survey_clears_without_a_look_was_accessed() {
-        let idle = PageLook { present: true, ..PageLook::default() };
         for (is_unseen, used) in [(true, true), (false, false)] {
-            let mut member = Member::drawn(0x1000, 0);
-            assert!(!member.read(idle, 1));
+            let mut member = Member::drawn(0x1000, None);
+            assert!(!member.read(IDLE, 1));
             member.cleared_by_survey(is_unseen, 1);
-            member.read(idle, 2);
+            member.read(IDLE, 2);
             assert_eq!(matches!(member.within(1, 2), Seen::Used), used);
         }
     }
 
     #[test]
-    fn a_page_says_nothing_of_the_time_before_it_was_drawn_unless_it_has_appeared_since() {
-        let accessed = PageLook { present: true, accessed: true, ..PageLook::default() };
-        let [old, new] = [0, 4].map(|appeared| {
+    fn the_time_before_a_page_was_drawn_is_unknown_unless_it_has_appeared_since() {
+        let [old, new] = [None, Some(4)].map(|appeared| {
             let mut member = Member::drawn(0x1000, appeared);
-            assert!(member.read(accessed, 4));
+            assert!(member.read(ACCESSED, 4));
             member.clear(true, 4);
-            member.read(accessed, 5);
+            member.read(IDLE, 5);
             member
         });
-        assert!(matches!((old.within(3, 5), old.within(4, 5)), (Seen::New, Seen::Used)));
-        assert!(matches!(new.within(3, 5), Seen::Used));
+        assert_eq!((old.within(3, 5), old.within(4, 5)), (Seen::Unknown, Seen::Idle));
+        // The page fault has set the accessed bit of the second one.
+        assert_eq!((new.within(3, 5), new.within(4, 5)), (Seen::Used, Seen::Idle));
+    }
+
+    #[test]
+    fn a_page_that_was_absent_was_not_accessed() {
+        let mut member = Member::drawn(0x1000, Some(4));
+        assert!(!member.read(PageLook::default(), 4));
+        assert_eq!(member.within(0, 4), Seen::Idle);
+        assert!(member.read(ACCESSED, 5));
+        assert_eq!((member.within(4, 5), member.has_appeared()), (Seen::Used, true));
+    }
+
+    #[test]
+    fn a_page_that_was_refused_is_unknown_until_it_is_cleared() {
+        let mut member = Member::drawn(0x1000, None);
+        assert!(member.read(ACCESSED, 1));
+        member.clear(false, 1);
+        assert!(member.read(ACCESSED, 2), "it is tried again at once");
+        assert_eq!(member.within(1, 2), Seen::Unknown);
+        member.clear(true, 2);
+        member.read(IDLE, 3);
+        assert_eq!((member.within(1, 3), member.within(2, 3)), (Seen::Unknown, Seen::Idle));
     }
 }

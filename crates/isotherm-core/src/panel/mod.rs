@@ -6,7 +6,10 @@
 //! set. With the share `p` in use, a relative standard error `e` takes `(1 - p) / (p e²)` pages and `(1 - p) / e²`
 //! clears a second, whatever the size of the memory.
 //!
-//! - A page that was just drawn says nothing before its accessed bit was cleared once.
+//! - A page that was just drawn says nothing before its accessed bit was cleared once. If the panel has grown, its first
+//!   pages alone tell the windows that have begun before ([`window`]).
+//! - A page that has appeared since the panel was begun was not accessed before. If nearly all of them have, as those of
+//!   a program that the run has started, windows of any length are known.
 //! - Pages are drawn from those that are present, as soon as a survey has read them all, and from all that is mapped
 //!   until then. An absent page counts as not accessed.
 //! - Memory that is added between surveys is drawn from all of its mapping, absent pages too, if they are not too many.
@@ -26,6 +29,7 @@ mod places;
 mod rests;
 mod snapshot;
 mod views;
+mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -33,13 +37,15 @@ use std::time::Duration;
 pub use estimate::Estimate;
 pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
 
-use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, ClearPages, LONGEST_WINDOW, WINDOWS};
+use crate::survey::{BLOCK_SIZE, ClearPages, LONGEST_WINDOW, WINDOWS};
 use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId};
 use draw::Drawn;
-use estimate::Sums;
+use estimate::{COUNT, Known, Seen};
 use member::{Member, Tick};
+use places::Part;
 use rests::Rests;
 use views::Views;
+use window::Window;
 
 /// The relative standard error that is asked for.
 const ERROR: f64 = 0.05;
@@ -55,12 +61,16 @@ const FIRST: f64 = 4000.0;
 const FEW: f64 = 0.7;
 const MANY: f64 = 2.5;
 
-/// If the number of pages grows by this factor, the panel counts as watched since then.
-const MUCH_MORE: f64 = 1.5;
+/// It shrinks after so many readings in a row that found it too large, so that it does not follow each burst.
+const PATIENCE: u32 = 4;
 
-/// The first readings come at these times; later ones each second.
-const FIRST_READINGS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(250), Duration::from_millis(1250)];
+/// The first readings come at these times, in milliseconds; later ones each second.
+const FIRST_READINGS: [u64; 6] = [0, 250, 750, 1250, 1750, 2250];
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// If at most this part of the pages was in memory before the panel was begun, windows that go back to before that are
+/// known, too.
+const OLDER: f64 = 0.03;
 
 /// The longest time from a reading to the next, if the budget allows no more.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -76,6 +86,10 @@ const ENOUGH: usize = 100;
 pub(crate) struct Panel {
     /// The share of all pages that belongs to it. 0 before the first reading.
     rate: f64,
+    /// The shares that were in force, the last one first, and the readings since when, as far as windows reach.
+    rates: VecDeque<(Tick, f64)>,
+    /// How many readings in a row have found it too large.
+    too_large: u32,
     /// The place of page 0. `None` before the first reading.
     start: Option<u64>,
     /// Sorted by ID.
@@ -84,8 +98,6 @@ pub(crate) struct Panel {
     ticks: VecDeque<Duration>,
     /// The number of the last reading.
     tick: Tick,
-    /// The reading since which the panel counts as watched.
-    watched: Tick,
     /// Which targets have run.
     rests: Rests,
     /// How many pages the last reading has read.
@@ -120,8 +132,8 @@ impl Panel {
         while self.ticks.back().is_some_and(|&time| time + LONGEST_WINDOW + 2 * LONGEST < now) {
             self.ticks.pop_back();
         }
-        let next = usize::try_from(self.tick).ok().and_then(|nth| FIRST_READINGS.get(nth)).copied();
-        self.due = next.filter(|&next| next > now).unwrap_or(now + INTERVAL);
+        let next = FIRST_READINGS.into_iter().map(Duration::from_millis).find(|&next| next > now);
+        self.due = next.unwrap_or(now + INTERVAL);
     }
 
     /// Takes in what a look has found of all targets: before the first reading, and with each reading.
@@ -260,11 +272,11 @@ impl Panel {
     /// Chooses the number of pages by what is known. It may take this share of one CPU to read them, and drawing more
     /// of them may take `time`. Returns whether the rate has changed, so that it is to be drawn again.
     pub(crate) fn resize(&mut self, share: f64, time: Duration) -> bool {
-        let (_, all, sums) = self.sums();
+        // The shortest window. What has not run in it need not be read.
+        let (_, [all, ..], [sums, ..]) = self.sums();
         // How many pages are read for each that counts.
         let views = (all.members / sums.members.max(1.0)).max(1.0);
-        // The window of one reading. What has not run in it need not be read.
-        let pages = sums.pages_that_ran(0);
+        let pages = sums.pages_that_ran();
         if pages <= 0.0 {
             return false;
         }
@@ -273,21 +285,50 @@ impl Panel {
             FIRST
         } else {
             let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
-            sums.share(0).map_or(FIRST, wanted)
+            self.share().map_or(FIRST, wanted)
         };
         self.affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
         let wanted = wanted.min(self.most() / views);
-        let has = sums.members - sums.within[0].at_rest;
+        let has = before * pages;
         let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9) / views;
         if has < wanted * FEW && before < 1.0 {
             self.rate = (wanted.min(has + drawable) / pages).min(1.0);
-            if self.rate > before * MUCH_MORE {
-                self.watched = self.tick;
-            }
-        } else if has > wanted * MANY {
+        } else if self.too_large >= PATIENCE {
             self.rate = wanted / pages;
         }
+        self.too_large = if has > wanted * MANY && self.rate == before { self.too_large + 1 } else { 0 };
+        self.note_rate();
         self.rate != before
+    }
+
+    /// The share of the pages that were accessed in the last second, or since the first reading if that was later.
+    fn share(&self) -> Option<f64> {
+        let begin = self.begin_of(WINDOWS[0]).max(1).min(self.tick.saturating_sub(1));
+        let ran = self.targets.iter().filter(|drawn| self.has_run(drawn.id));
+        let (mut used, mut known) = (0_u32, 0_u32);
+        for member in ran.flat_map(|drawn| &drawn.members) {
+            let seen = member.within(begin, self.tick);
+            used += u32::from(seen == Seen::Used);
+            known += u32::from(matches!(seen, Seen::Used | Seen::Idle));
+        }
+        (known > 0).then(|| f64::from(used) / f64::from(known))
+    }
+
+    /// Notes the share that is in force from the last reading on.
+    fn note_rate(&mut self) {
+        if self.rates.front().is_none_or(|&(_, rate)| rate != self.rate) {
+            self.rates.push_front((self.tick, self.rate));
+        }
+        let oldest = self.tick.saturating_sub(self.ticks.len() as Tick);
+        while self.rates.len() > 1 && self.rates[self.rates.len() - 2].0 <= oldest {
+            self.rates.pop_back();
+        }
+    }
+
+    /// The share of all pages that has belonged to the panel since a reading.
+    fn rate_since(&self, begin: Tick) -> f64 {
+        let after = self.rates.partition_point(|&(since, _)| since > begin);
+        self.rates.iter().take(after + 1).fold(self.rate, |least, &(_, rate)| least.min(rate))
     }
 
     /// The most pages that it can have.
@@ -303,82 +344,100 @@ impl Panel {
         targets.extend(self.rests.some_at_rest(self.tick, is_drawn).into_iter().map(idle));
         targets.sort_unstable_by_key(|target| target.id);
         let time = self.ticks.front().copied().unwrap_or_default();
-        let observed = self.time_of(self.watched.max(1)).map_or(Duration::ZERO, |since| time - since);
+        let observed = if self.has_appeared() { LONGEST_WINDOW } else { self.watched() };
         PanelSnapshot {
             time,
             interval: self.ticks.get(1).map_or(Duration::ZERO, |&before| time - before),
             observed,
             reads,
             clears,
-            total: total.estimates(),
+            total: total.map(Known::estimate),
             targets,
         }
     }
 
-    /// When a reading was.
-    fn time_of(&self, tick: Tick) -> Option<Duration> {
-        self.ticks.get(usize::try_from(self.tick.checked_sub(tick)?).ok()?).copied()
+    /// The time from the first reading to the last, as far as windows reach.
+    fn watched(&self) -> Duration {
+        let time = |reading: Option<&Duration>| reading.copied().unwrap_or_default();
+        time(self.ticks.front()) - time(self.ticks.back())
     }
 
-    /// The reading after which each window begins: the one that is nearest to its beginning, but one before the last.
+    /// Whether nearly all pages have appeared since the panel was begun, so that they were not accessed before.
+    fn has_appeared(&self) -> bool {
+        let members = self.targets.iter().flat_map(|drawn| &drawn.members);
+        let (mut present, mut older) = (0, 0);
+        let window = self.window(LONGEST_WINDOW);
+        for member in members.filter(|member| !member.is_absent && window.has(member)) {
+            present += 1;
+            older += usize::from(!member.has_appeared());
+        }
+        older as f64 <= f64::from(present) * OLDER
+    }
+
+    /// The first reading from this time on.
+    fn first_after(&self, time: Duration) -> Tick {
+        let after = self.ticks.partition_point(|&reading| reading >= time);
+        (self.tick + 1).saturating_sub(after as Tick).min(self.tick)
+    }
+
+    /// The reading after which a window begins: the one that is nearest to its beginning, but one before the last. 0 if
+    /// it goes back to before the first one.
     fn begin_of(&self, window: Duration) -> Tick {
+        // Readings are not exact to the millisecond.
+        if self.watched() + window / 10 < window {
+            return 0;
+        }
         let now = self.ticks.front().copied().unwrap_or_default();
         let begin = now.saturating_sub(window);
         let from = self.ticks.partition_point(|&time| time > begin);
         let distance = |index: usize| self.ticks.get(index).map_or(Duration::MAX, |time| time.abs_diff(begin));
         let ago = if from > 0 && distance(from - 1) < distance(from) { from - 1 } else { from };
-        self.tick.saturating_sub(ago.max(1) as Tick).max(self.watched).max(1).min(self.tick.saturating_sub(1))
+        self.tick.saturating_sub(ago.max(1) as Tick)
     }
 
-    /// The weight of each of `count` pages that share an accessed bit, and the square of their sum by the chance that
-    /// the panel has other pages.
-    fn weigh(&self, count: f64, is_huge: bool) -> (f64, f64) {
-        let expected = self.rate * if is_huge { BLOCK_PAGES as f64 } else { 1.0 };
-        if is_huge && expected >= EACH {
-            (expected / count, 0.0)
-        } else if expected >= 1.0 {
-            // Each has as many as expected, or one more or less.
-            (1.0, f64::from(u8::from(is_huge)))
-        } else {
-            (1.0, count * count * (1.0 - expected))
-        }
+    fn window(&self, length: Duration) -> Window {
+        let begin = self.begin_of(length);
+        let rate = self.rate_since(begin);
+        let part = self.start.filter(|_| rate < self.rate).map(|start| Part::new(start, rate));
+        Window { begin, now: self.tick, rate, part }
     }
 
     /// What is known of each target and its mappings, of all of them together, and if memory that several targets map
     /// counts once.
-    fn sums(&self) -> (Vec<TargetPanel>, Sums, Sums) {
-        let begin = WINDOWS.map(|window| self.begin_of(window));
-        let mut all = Sums::default();
+    fn sums(&self) -> (Vec<TargetPanel>, [Known; COUNT], [Known; COUNT]) {
+        let windows = WINDOWS.map(|window| self.window(window));
+        let begin = windows.map(|window| window.begin);
+        let mut all = [Known::default(); COUNT];
         let (mut views, several) = (Views::default(), self.targets.len() > 1);
         let targets = self.targets.iter().map(|drawn| {
-            let mut total = Sums::default();
             let at_rest = self.rests.windows(drawn.id, &begin);
+            let mut total = at_rest.map(|at_rest| {
+                let missing = if at_rest { 0.0 } else { drawn.missing };
+                Known { missing, ..Known::default() }
+            });
             let mut by_mapping = Vec::new();
             for mapping in &drawn.mappings {
                 let members = &drawn.members[mapping.members.clone()];
-                let mut sums = Sums { pages: mapping.pages as f64, ..Sums::default() };
+                let mut found = [Known::of(mapping.pages); COUNT];
                 for same in members.chunk_by(|a, b| a.bit() == b.bit()) {
-                    let (weight, square) = self.weigh(same.len() as f64, same[0].is_huge);
-                    for member in same {
-                        member.count(weight, &mut sums, &begin, self.tick);
-                        if several {
-                            views.add(member, weight, at_rest);
-                        }
+                    windows.iter().zip(&mut found).for_each(|(window, known)| window.count(same, known));
+                    if several {
+                        views.add(same, at_rest);
                     }
-                    sums.squares += square;
                 }
-                sums.rest(at_rest);
+                for (known, _) in found.iter_mut().zip(at_rest).filter(|(_, at_rest)| *at_rest) {
+                    *known = known.resting();
+                }
                 if members.len() >= ENOUGH {
-                    by_mapping.push(MappingPanel { range: mapping.range, within: sums.estimates() });
+                    by_mapping.push(MappingPanel { range: mapping.range, within: found.map(Known::estimate) });
                 }
-                total += &sums;
+                total.iter_mut().zip(found).for_each(|(sum, known)| *sum += known);
             }
-            total.miss(drawn.missing, at_rest);
-            all += &total;
-            TargetPanel { id: drawn.id, within: total.estimates(), by_mapping }
+            all.iter_mut().zip(total).for_each(|(sum, known)| *sum += known);
+            TargetPanel { id: drawn.id, within: total.map(Known::estimate), by_mapping }
         });
         let targets = targets.collect();
-        (targets, all, views.count_once(all, self.excess, &begin, self.tick))
+        (targets, all, views.count_once(all, self.excess, &windows))
     }
 }
 

@@ -12,35 +12,19 @@ use crate::order::GOLDEN;
 /// The number 1 in units of 2⁻⁶⁴.
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
-/// The places of pages, and which of them belong to the panel.
+/// The part of all pages that belongs to a panel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct Part {
     /// The place of page 0.
     first: u64,
     /// Pages whose place is below this belong to the panel. `None` if all pages do.
     below: Option<u64>,
-    /// The shortest distance between two pages of the panel of which the later one has the higher place, and how much
-    /// higher it is.
-    up: (u64, u64),
-    /// The same where the later one has the lower place.
-    down: (u64, u64),
 }
 
-impl Places {
-    /// The places in a panel with this share of all pages, which is above 0, if that of page 0 is `first`. It takes
-    /// about as many steps as one page of the panel stands for.
+impl Part {
+    /// The part of a panel with this share of all pages, which is above 0, if the place of page 0 is `first`.
     pub(super) fn new(first: u64, rate: f64) -> Self {
-        let below = (rate < 1.0).then_some(((rate * ONE) as u64).max(1 << 20));
-        let (mut up, mut down) = (None, None);
-        let mut distance = 1_u64;
-        while let Some(below) = below.filter(|_| up.is_none() || down.is_none()) {
-            let higher = distance.wrapping_mul(GOLDEN);
-            let lower = higher.wrapping_neg();
-            up = up.or((higher < below).then_some((distance, higher)));
-            down = down.or((lower < below).then_some((distance, lower)));
-            distance += 1;
-        }
-        Self { first, below, up: up.unwrap_or_default(), down: down.unwrap_or_default() }
+        Self { first, below: (rate < 1.0).then_some(((rate * ONE) as u64).max(1 << 20)) }
     }
 
     fn place(&self, page: u64) -> u64 {
@@ -51,17 +35,45 @@ impl Places {
     pub(super) fn contains(&self, page: u64) -> bool {
         self.below.is_none_or(|below| self.place(page) < below)
     }
+}
+
+/// The part of a panel, and the way from one of its pages to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub(super) part: Part,
+    /// The shortest distance between two pages of the panel of which the later one has the higher place, and how much
+    /// higher it is.
+    up: (u64, u64),
+    /// The same where the later one has the lower place.
+    down: (u64, u64),
+}
+
+impl Places {
+    /// The places in the panel of this [`Part`]. It takes about as many steps as one page of the panel stands for.
+    pub(super) fn new(first: u64, rate: f64) -> Self {
+        let part = Part::new(first, rate);
+        let (mut up, mut down) = (None, None);
+        let mut distance = 1_u64;
+        while let Some(below) = part.below.filter(|_| up.is_none() || down.is_none()) {
+            let higher = distance.wrapping_mul(GOLDEN);
+            let lower = higher.wrapping_neg();
+            up = up.or((higher < below).then_some((distance, higher)));
+            down = down.or((lower < below).then_some((distance, lower)));
+            distance += 1;
+        }
+        Self { part, up: up.unwrap_or_default(), down: down.unwrap_or_default() }
+    }
 
     /// The pages of a range that belong to the panel.
     pub(super) fn pages_in(self, range: Range<u64>) -> impl Iterator<Item = u64> {
-        let first = range.clone().find(|&page| self.contains(page));
+        let first = range.clone().find(|&page| self.part.contains(page));
         std::iter::successors(first, move |&page| Some(self.next(page))).take_while(move |&page| page < range.end)
     }
 
     /// The page of the panel that follows one of its pages. There are three distances: two, and their sum.
     fn next(&self, page: u64) -> u64 {
-        let Some(below) = self.below else { return page + 1 };
-        let place = self.place(page);
+        let Some(below) = self.part.below else { return page + 1 };
+        let place = self.part.place(page);
         let ((up, higher), (down, lower)) = (self.up, self.down);
         let is_up = place.checked_add(higher).is_some_and(|place| place < below);
         let distance = match (is_up, place >= lower) {
@@ -87,7 +99,7 @@ mod tests {
         ) {
             let places = Places::new(start, rate);
             let range = first..first + count;
-            let expected: Vec<u64> = range.clone().filter(|&page| places.contains(page)).collect();
+            let expected: Vec<u64> = range.clone().filter(|&page| places.part.contains(page)).collect();
             prop_assert_eq!(places.pages_in(range).collect::<Vec<_>>(), expected);
         }
 
@@ -98,7 +110,7 @@ mod tests {
             let (places, more) = (Places::new(start, rate), Places::new(start, rate * 1.7));
             let found: Vec<u64> = places.pages_in(first..first + count).collect();
             prop_assert!((found.len() as f64 - rate * count as f64).abs() <= 4.0, "{} of {count}", found.len());
-            prop_assert!(found.iter().all(|&page| more.contains(page)));
+            prop_assert!(found.iter().all(|&page| more.part.contains(page)));
         }
     }
 }

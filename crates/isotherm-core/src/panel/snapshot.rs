@@ -13,7 +13,8 @@ pub struct PanelSnapshot {
     pub time: Duration,
     /// The time since the reading before. Shorter windows hold what was accessed within this time.
     pub interval: Duration,
-    /// How long the panel has been watched. Longer windows hold what was accessed within this time.
+    /// The longest window that the readings tell: the time since the first one, or the longest of all if nearly all
+    /// memory has appeared since. Of longer windows, what nothing is known of is within the bounds.
     pub observed: Duration,
     /// How many pages were read.
     pub reads: u64,

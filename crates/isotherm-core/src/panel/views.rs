@@ -5,8 +5,9 @@
 //! ones, as after a fork and writes, they are probably accessed alike: for the bounds, they count as one that was
 //! drawn.
 
-use super::estimate::{COUNT, Sums};
-use super::member::{Member, Tick};
+use super::estimate::{COUNT, Known};
+use super::member::Member;
+use super::window::Window;
 
 /// The pages of a panel by their page frames.
 #[derive(Debug, Default)]
@@ -17,52 +18,71 @@ pub(super) struct Views<'a>(Vec<View<'a>>);
 struct View<'a> {
     frame: u64,
     member: &'a Member,
-    weight: f64,
+    /// The pages that share its accessed bit.
+    same: &'a [Member],
     /// The windows within which its target has not run.
     at_rest: [bool; COUNT],
 }
 
 impl<'a> Views<'a> {
-    /// Adds a page of the panel, which counts with this weight.
-    pub(super) fn add(&mut self, member: &'a Member, weight: f64, at_rest: [bool; COUNT]) {
-        self.0.extend(member.frame.map(|frame| View { frame, member, weight, at_rest }));
+    /// Adds pages of the panel that share an accessed bit.
+    pub(super) fn add(&mut self, same: &'a [Member], at_rest: [bool; COUNT]) {
+        let views = same.iter().filter_map(|member| Some((member, member.frame?)));
+        self.0.extend(views.map(|(member, frame)| View { frame, member, same, at_rest }));
     }
 
     /// What is left of the sums of all pages if each frame counts once. Surveys have found that so many pages are those
-    /// of frames that count more than once. Each window holds the accesses that the readings after `begin` have found.
-    pub(super) fn count_once(mut self, mut sums: Sums, excess: f64, begin: &[Tick; COUNT], now: Tick) -> Sums {
+    /// of frames that count more than once.
+    pub(super) fn count_once(
+        mut self,
+        mut sums: [Known; COUNT],
+        excess: f64,
+        windows: &[Window; COUNT],
+    ) -> [Known; COUNT] {
         self.0.sort_unstable_by_key(|view| (view.member.addr, view.frame));
-        // The pages of the memory for which a page of the panel stands, and the variance of its number.
-        let (each, variance) = (sums.pages / sums.members.max(1.0), sums.squares / sums.members.max(1.0));
-        for alike in self.0.chunk_by(|a, b| a.member.addr == b.member.addr).filter(|alike| alike.len() > 1) {
-            let frames = alike.chunk_by(|a, b| a.frame == b.frame).count() as f64;
-            sums.squares += variance * (frames * frames - alike.len() as f64);
+        for (nth, (known, window)) in sums.iter_mut().zip(windows).enumerate() {
+            self.count_in(nth, known, excess, window);
         }
-        let is_same = |a: &View<'_>, b: &View<'_>| (a.member.addr, a.frame) == (b.member.addr, b.frame);
+        sums
+    }
+
+    fn count_in(&self, nth: usize, known: &mut Known, excess: f64, window: &Window) {
+        // The pages of the memory for which a page of the panel stands, and the variance of its number.
+        let (each, variance) = (known.pages / known.members.max(1.0), known.squares / known.members.max(1.0));
         let mut again = 0.0;
-        for views in self.0.chunk_by(is_same).filter(|views| views.len() > 1) {
-            for (nth, known) in sums.within.iter_mut().enumerate() {
-                let mut of_frame = None;
+        let alike = self.0.chunk_by(|a, b| a.member.addr == b.member.addr);
+        for alike in alike.filter(|alike| alike.len() > 1 && window.has(alike[0].member)) {
+            let mut frames = 0.0;
+            for views in alike.chunk_by(|a, b| a.frame == b.frame) {
+                frames += 1.0;
+                if views.len() == 1 {
+                    continue;
+                }
+                let (mut of_frame, mut weights) = (None, 0.0);
+                let weight = |view: &View<'_>| window.weigh(view.same).0;
                 for view in views {
+                    let weight = weight(view);
+                    weights += weight;
                     if view.at_rest[nth] {
-                        known.rest(-view.weight, each);
+                        known.add_at_rest(-weight, each);
                     } else {
-                        let seen = view.member.within(begin[nth], now);
-                        known.add(seen, -view.weight);
+                        let seen = window.seen(view.member);
+                        known.add(seen, -weight);
                         of_frame = of_frame.max(Some(seen));
                     }
                 }
+                let first = weight(&views[0]);
                 match of_frame {
-                    Some(seen) => known.add(seen, views[0].weight),
-                    None => known.rest(views[0].weight, each),
+                    Some(seen) => known.add(seen, first),
+                    None => known.add_at_rest(first, each),
                 }
+                again += weights - first;
             }
-            again += views[1..].iter().map(|view| view.weight).sum::<f64>();
+            known.squares += variance * (frames * frames - alike.len() as f64);
         }
-        sums.members -= again;
-        sums.pages -= again * each;
+        known.members -= again;
+        known.pages -= again * each;
         // The rest is mapped at different addresses, such as libraries. It may be in use or not.
-        sums.again = (excess - (again + 2.0 * again.sqrt()) * each).max(0.0);
-        sums
+        known.again = (excess - (again + 2.0 * again.sqrt()) * each).max(0.0);
     }
 }

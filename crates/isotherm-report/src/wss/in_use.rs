@@ -131,23 +131,27 @@ impl InUse {
         self.window.panel(panel);
         let last = self.panel.as_ref().map_or(Duration::ZERO, |last| last.time);
         let seconds = panel.time.saturating_sub(last).as_secs_f64();
-        if !self.is_known {
-            let estimate = |place: usize| self.estimate(panel, WINDOWS[place], place);
-            self.by_window.push((DEFAULTS.map(estimate), seconds));
-        }
+        let estimate = |place: usize| {
+            let window = WINDOWS[place];
+            self.estimate(panel, window, place).filter(|_| !self.is_exact(window))
+        };
+        self.by_window.push((DEFAULTS.map(estimate), seconds));
         self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
     }
 
     /// The bytes that were accessed within a window, at the last survey or reading. `None` if it is not known.
     pub fn within(&self, window: Duration) -> Option<Estimate> {
         let place = WINDOWS.iter().position(|&known| known == window)?;
-        if self.is_known {
-            return self
-                .survey
-                .filter(|(_, covered)| *covered >= window)
-                .map(|(sums, _)| Estimate::exact(sums.within[place]));
+        let survey = self.survey.filter(|_| self.is_exact(window));
+        match survey {
+            Some((sums, _)) => Some(Estimate::exact(sums.within[place])),
+            None => self.estimate(self.panel.as_ref()?, window, place),
         }
-        self.estimate(self.panel.as_ref()?, window, place)
+    }
+
+    /// Whether the last survey knows what was accessed within a window.
+    fn is_exact(&self, window: Duration) -> bool {
+        self.is_known && self.survey.is_some_and(|(_, covered)| covered >= window)
     }
 
     /// What a reading tells of a window.

@@ -45,7 +45,9 @@ pub(super) fn wss(
         while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
             panel.take(&found, selection, place.unwrap_or(0), &mut wss, &mut once);
         }
-        let is_known = !survey.interval.is_zero() && knows(&survey, selection, KNOWN);
+        // The panel may know a window that goes back to before the first survey: of a program that has started since.
+        let covers = window.is_none_or(|window| covered >= window);
+        let is_known = covers && !survey.interval.is_zero() && knows(&survey, selection, KNOWN);
         panel.surveyed(&survey, selection, is_known);
         if has_panels && !is_known {
             continue;
