@@ -11,7 +11,7 @@ use isotherm_kernel::Pidfd;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 
-use crate::survey::{clear, counts, nearly, survey};
+use crate::survey::{clear, counts, nearly, settle, survey};
 use crate::target::Target;
 use crate::watch::*;
 
@@ -99,4 +99,57 @@ fn shared_memory_in_swap_is_absent() {
         pages.0 <= 1024
     });
     assert_eq!(pages, (1024, 0), "the kernel removes the entries");
+}
+
+/// Multi-size THP of one size, for memory that asks for huge pages, until this is dropped.
+struct FolioSize(u64);
+
+impl FolioSize {
+    const DIRECTORY: &str = "/sys/kernel/mm/transparent_hugepage";
+
+    fn set(kib: u64, value: &str) {
+        fs::write(format!("{}/hugepages-{kib}kB/enabled", Self::DIRECTORY), value).unwrap();
+    }
+
+    fn only(kib: u64) -> Self {
+        Self::set(2048, "never");
+        Self::set(kib, "madvise");
+        Self(kib)
+    }
+}
+
+impl Drop for FolioSize {
+    fn drop(&mut self) {
+        Self::set(self.0, "never");
+        Self::set(2048, "inherit");
+    }
+}
+
+#[test]
+fn each_page_of_multi_size_thp_has_an_accessed_bit_of_its_own_and_folios_stay_whole() {
+    for kib in [64, 1024] {
+        let mut probe = or_skip!(open_with(&format!("{}/hugepages-{kib}kB", FolioSize::DIRECTORY)));
+        let _size = FolioSize::only(kib);
+        let mut target = Target::start();
+        let start = target.map("huge", SIZE);
+        target.write(start, SIZE);
+        let pid = target.pid();
+        let folios = || kernel_flags(pid, start, SIZE).iter().filter(|&flags| flags & HEAD != 0).count() as u64;
+        let pages_of_one = kib * 1024 / PAGE;
+        assert_eq!(folios(), SIZE / (kib * 1024), "{kib}");
+
+        let range = start..start + SIZE;
+        update(&mut probe, &[&target]);
+        for round in 0..4 {
+            settle(&mut probe, &target, &range);
+            // One page of each folio, another one in each round.
+            let used = |folio: u64| start + (folio * pages_of_one + (round * 5 + folio) % pages_of_one) * PAGE;
+            (0..folios()).for_each(|folio| target.read(used(folio), PAGE));
+            let found = survey(&mut probe, &target);
+            let (present, accessed, unobservable) = counts(&found, range.clone());
+            assert_eq!((present, unobservable), (2048, 0), "{kib}, {round}");
+            assert!(nearly(accessed as u64, folios()), "{kib}, {round}: {accessed} of {}", folios());
+            assert_eq!(folios(), SIZE / (kib * 1024), "{kib}, {round}");
+        }
+    }
 }

@@ -108,5 +108,7 @@ pub fn kernel_flags(pid: u32, start: u64, size: u64) -> Vec<u64> {
         .collect()
 }
 
-pub const COMPOUND: u64 = 1 << 15 | 1 << 16;
+pub const COMPOUND: u64 = HEAD | 1 << 16;
+
+/// The flag of the first page of a folio (`KPF_COMPOUND_HEAD`).
 pub const HEAD: u64 = 1 << 15;
