@@ -29,6 +29,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         low_bytes: low,
         high_bytes: high,
         most_bytes: percentiles.0[6],
+        lower_bound: wss.is_lower_bound(),
     });
     if wss.by_interval {
         return Ok(());

@@ -62,11 +62,12 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
 
 /// How much memory was in use.
 fn in_use(used: &UsedMemory) -> String {
-    let UsedMemory { window_ns, bytes, low_bytes, high_bytes, most_bytes } = *used;
+    let UsedMemory { window_ns, bytes, low_bytes, high_bytes, most_bytes, lower_bound } = *used;
     let median = Estimate { low: low_bytes, value: bytes, high: high_bytes };
     let how = if low_bytes < high_bytes { ", estimated from a random part of the pages" } else { "" };
     let (most, window) = (units::bytes(most_bytes), units::nanoseconds(window_ns));
-    format!("working set {median} median, {most} most, touched within {window}{how}")
+    let at_least = if lower_bound { "at least " } else { "" };
+    format!("working set {at_least}{median} median, {most} most, touched within {window}{how}")
 }
 
 /// Problems that affect the figures.
@@ -115,21 +116,21 @@ fn why_unobservable(summary: &Summary) -> &'static str {
             "Without a survey, the probe idle cannot observe memory that is free, the kernel's own, or hugetlb"
         }
         "idle" if surveyed => {
-            "The probe idle cannot observe memory of hugetlb and of devices, and pages just faulted in"
+            "The probe idle cannot observe memory of hugetlb, a device or io_uring, and pages just faulted in"
         }
         "idle" => {
             "Without a survey, the probe idle cannot observe memory that is hugetlb, of a device, just faulted in, or \
              only read (the zero page)"
         }
         BY_PAGE_TABLES if surveyed => {
-            "The probe bpf cannot observe memory that is hugetlb, of a device, just faulted in, or shared or locked \
-             and left out by --shared or its limits"
+            "The probe bpf cannot observe memory of hugetlb, a guest, a device or io_uring, pages just faulted in, and \
+             memory that is shared or locked and left out by --shared or its limits"
         }
         BY_PAGE_TABLES => {
             "Without a survey, the probe bpf cannot observe memory that is shared with other processes, locked, \
              hugetlb, of a device, just faulted in, or only read (the zero page)"
         }
-        "refs" => "The probe refs cannot observe hugetlb memory",
+        "refs" => "The probe refs cannot observe memory of hugetlb, a guest, a device or io_uring",
         _ => "The recording does not tell why",
     }
 }

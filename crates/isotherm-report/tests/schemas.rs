@@ -47,7 +47,7 @@ fn fields(value: &Value) -> Vec<&str> {
 fn the_documented_fields_exist() {
     let wss = &json(Kind::Wss)[0];
     let names = ["counted_once", "group_by", "groups", "high_percentiles", "interval_max_ns", "interval_min_ns"];
-    let more = ["low_percentiles", "marks", "over_time", "pace", "percentiles"];
+    let more = ["low_percentiles", "lower_bound", "marks", "over_time", "pace", "percentiles"];
     let others = ["source", "total_over_time", "warnings", "window_ns"];
     assert_eq!(fields(wss), [&names[..], &more, &others].concat());
     let mut percentiles = fields(&wss["percentiles"]);

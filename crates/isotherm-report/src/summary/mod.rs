@@ -108,6 +108,8 @@ pub struct UsedMemory {
     pub high_bytes: u64,
     /// The most.
     pub most_bytes: u64,
+    /// Whether these are lower bounds: so much memory could not be observed that may be in use, too.
+    pub lower_bound: bool,
 }
 
 /// The summary of a recording.

@@ -77,6 +77,9 @@ pub(crate) fn wss(
 pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     let mut notes: Vec<String> = wss.unknown().into_iter().collect();
     let median = |bytes| units::bytes(bytes);
+    if wss.unknown().is_none() && wss.is_lower_bound() {
+        notes.push("at least: what is not observable may be in use, too".into());
+    }
     // The kernel tells it more often than surveys do, but counts pages as often as they are mapped.
     let surveyed = wss.percentiles_of(|amount| amount.present_bytes);
     if let Some(present) = wss.resident.or(surveyed) {

@@ -37,6 +37,9 @@ pub enum Basis {
     Samples,
 }
 
+/// A working set is a lower bound if more than one part of so many of the memory could not be observed.
+const HIDDEN: u64 = 20;
+
 /// The working set of one target, or of all together, at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
@@ -232,6 +235,13 @@ impl Wss {
         Some(bounds.map(of).map_or(Estimate::exact(value), |(low, high)| Estimate { low, value, high }))
     }
 
+    /// Whether the figures are lower bounds: so much memory could not be observed that may be in use, too.
+    pub fn is_lower_bound(&self) -> bool {
+        let median = |part: fn(&Amount) -> Option<u64>| self.percentiles_of(part).map_or(0, |of| of.median());
+        let hidden = median(|amount| amount.unobservable_bytes);
+        hidden.saturating_mul(HIDDEN) > median(|amount| amount.present_bytes)
+    }
+
     /// Why nothing is known, and what to do. `None` if something is.
     pub fn unknown(&self) -> Option<String> {
         if self.percentiles().is_some() {
@@ -317,6 +327,7 @@ impl Serialize for Wss {
             #[serde(flatten)]
             intervals: IntervalRange,
             percentiles: Option<Percentiles<u64>>,
+            lower_bound: bool,
             low_percentiles: Option<Percentiles<u64>>,
             high_percentiles: Option<Percentiles<u64>>,
             over_time: &'a [Point],
@@ -329,6 +340,7 @@ impl Serialize for Wss {
             window_ns: self.window.as_nanos() as u64,
             intervals: self.intervals,
             percentiles: self.percentiles(),
+            lower_bound: self.is_lower_bound(),
             low_percentiles,
             high_percentiles,
             over_time: &self.points,
