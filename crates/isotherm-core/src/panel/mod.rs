@@ -407,6 +407,7 @@ impl Panel {
     fn sums(&self) -> (Vec<TargetPanel>, [Known; COUNT], [Known; COUNT]) {
         let windows = WINDOWS.map(|window| self.window(window));
         let begin = windows.map(|window| window.begin);
+        let repeats = window::repeats(&windows);
         let mut all = [Known::default(); COUNT];
         let (mut views, several) = (Views::default(), self.targets.len() > 1);
         let targets = self.targets.iter().map(|drawn| {
@@ -420,11 +421,13 @@ impl Panel {
                 let members = &drawn.members[mapping.members.clone()];
                 let mut found = [Known::of(mapping.pages); COUNT];
                 for same in members.chunk_by(|a, b| a.bit() == b.bit()) {
-                    windows.iter().zip(&mut found).for_each(|(window, known)| window.count(same, known));
+                    let each = windows.iter().zip(&mut found).zip(repeats);
+                    each.filter(|(_, repeats)| !repeats).for_each(|((window, known), _)| window.count(same, known));
                     if several {
                         views.add(same, at_rest);
                     }
                 }
+                (1..COUNT).filter(|&nth| repeats[nth]).for_each(|nth| found[nth] = found[nth - 1]);
                 for (known, _) in found.iter_mut().zip(at_rest).filter(|(_, at_rest)| *at_rest) {
                     *known = known.resting();
                 }

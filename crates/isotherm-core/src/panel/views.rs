@@ -7,7 +7,7 @@
 
 use super::estimate::{COUNT, Known};
 use super::member::Member;
-use super::window::Window;
+use super::window::{Window, repeats};
 
 /// The pages of a panel by their page frames.
 #[derive(Debug, Default)]
@@ -40,8 +40,11 @@ impl<'a> Views<'a> {
         windows: &[Window; COUNT],
     ) -> [Known; COUNT] {
         self.0.sort_unstable_by_key(|view| (view.member.addr, view.frame));
-        for (nth, (known, window)) in sums.iter_mut().zip(windows).enumerate() {
-            self.count_in(nth, known, excess, window);
+        for (nth, repeats) in repeats(windows).into_iter().enumerate() {
+            match repeats {
+                true => sums[nth] = sums[nth - 1],
+                false => self.count_in(nth, &mut sums[nth], excess, &windows[nth]),
+            }
         }
         sums
     }

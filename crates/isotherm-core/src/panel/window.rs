@@ -5,7 +5,7 @@
 //! of it, whether they were accessed or not.
 
 use super::EACH;
-use super::estimate::{Known, Seen};
+use super::estimate::{COUNT, Known, Seen};
 use super::member::{Member, Tick};
 use super::places::Part;
 use crate::PAGE_SIZE;
@@ -22,6 +22,12 @@ pub(super) struct Window {
     pub(super) rate: f64,
     /// These pages. `None` if they are all pages of the panel.
     pub(super) part: Option<Part>,
+}
+
+/// Which of these windows, the shortest first, hold the same as the one before: those that go back to before the first
+/// reading.
+pub(super) fn repeats(windows: &[Window; COUNT]) -> [bool; COUNT] {
+    std::array::from_fn(|nth| nth > 0 && windows[nth].begin == windows[nth - 1].begin)
 }
 
 impl Window {
