@@ -253,7 +253,7 @@ fn a_stopped_or_frozen_target_does_not_block_the_run_and_continues_later() {
         let schemes = "- {name: out, access_rate: 0%, age: {min: 1s}, action: pageout}\n\
                        - {name: in, access_rate: 0%, age: {min: 1s}, action: mlock, inside: true, \
                           apply_interval: 1s}\n";
-        let (ran, activities) = act(name, schemes, pid, "5s");
+        let (ran, activities) = act(name, schemes, pid, "10s");
         let [out, inside] = &activities.last().unwrap().schemes[..] else { panic!("{activities:?}") };
         assert!(out.total.applied_bytes > 0, "{name}: {ran:?}");
         assert!(inside.total.applied_bytes == 0, "{name}: {inside:?}");

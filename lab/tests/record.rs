@@ -16,7 +16,7 @@ fn the_hot_part_of_a_command_is_found_and_summarised() {
     let pattern = pattern_file(HOT_IN_COLD);
     let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1"]);
     command.args(LONG_INTERVALS).args(EMULATED);
-    command.args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "10s"]);
+    command.args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "15s"]);
     let mut workload = Workload::announced(&mut command);
     assert_eq!(workload.process.wait(), 0);
 
