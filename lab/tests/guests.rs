@@ -8,6 +8,7 @@ use std::process::Command;
 use isotherm_core::AddrRange;
 use isotherm_core::survey::{PageSums, Unseen};
 use isotherm_kernel::memory_use;
+use isotherm_lab::idle::{bytes, idle};
 use isotherm_lab::{EMULATED, Running, Workload, Zram, eventually, isotherm, report, result_file, run, succeed};
 use isotherm_record::Recording;
 use serde_json::Value;
@@ -72,6 +73,19 @@ fn the_accesses_of_a_guest_are_seen_by_idle_page_tracking_and_its_memory_is_unob
     }
     let shared = Guest::start(&["shared"]);
     is_hidden("bpf", &surveyed("guest-shared", "bpf", shared.pid(), shared.memory), Unseen::Guest);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_command_idle_sees_the_accesses_of_a_guest_by_idle_page_tracking() {
+    let guest = Guest::start(&[]);
+    let report = &idle(&["--pid", &guest.pid().to_string(), "--interval", "4s", "--count", "1"])[0];
+    assert_eq!(report["way"], "idle_page_tracking");
+    let mappings = report["processes"][0]["mappings"].as_array().unwrap();
+    let is_of_guest = |of: &&Value| guest.memory.contains(bytes(of, "start"));
+    let sum = |key| mappings.iter().filter(is_of_guest).map(|of| bytes(of, key)).sum::<u64>();
+    let (accessed, idle) = (sum("accessed_bytes"), sum("idle_bytes"));
+    assert!((USED - 2 * MIB..USED + 4 * MIB).contains(&accessed) && accessed + idle >= SIZE - MIB, "{report}");
 }
 
 #[test]
