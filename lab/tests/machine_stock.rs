@@ -19,6 +19,14 @@ fn there_is_neither_damon_nor_idle_page_tracking() {
     }
 }
 
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn call_stacks_slow_no_calls_but_those_that_map_memory() {
+    let ran = run(&mut isotherm(&["doctor", "--format", "json"]));
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(found["stacks"]["slows_all_calls"], false, "{}", found["stacks"]);
+}
+
 /// Suspends the machine for about 5 s, as far as its clocks and programs see: the kernel's own test of suspending.
 fn suspend() {
     write("/sys/power/pm_test", "core");

@@ -1,27 +1,50 @@
-//! Measures what the tracepoints of `--stacks` cost a system call of a process that is not watched.
+//! Measures what the eBPF programs of `--stacks` cost a process that is not watched: in a call that maps nothing, and in
+//! one that maps memory.
+#![allow(unsafe_code)]
 
 use std::time::Instant;
 
 use isotherm_probes::stacks::StackTracer;
+use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ};
 
 /// System calls in one measurement.
-const CALLS: u32 = 1_000_000;
+const CALLS: u32 = 30_000;
+const PAGE: usize = 4096;
 
-/// The least time of a system call in ten measurements, in nanoseconds.
-fn measure() -> f64 {
-    let time = |_| {
-        let start = Instant::now();
-        (0..CALLS).for_each(|_| _ = rustix::process::getppid());
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
+/// Maps a page and unmaps it.
+fn map() {
+    // SAFETY: the kernel chooses the address of the mapping, so it replaces none, and nothing has a pointer to it.
+    let failed = unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        at == MAP_FAILED || libc::munmap(at, PAGE) != 0
     };
-    (0..10).map(time).fold(f64::INFINITY, f64::min)
+    assert!(!failed, "a page can be mapped");
+}
+
+/// Measurements of each call without and with the programs, in turn.
+const ROUNDS: usize = 10;
+
+/// The time of a call, in nanoseconds.
+fn measure(call: fn()) -> f64 {
+    let start = Instant::now();
+    (0..CALLS).for_each(|_| call());
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
 fn main() -> Result<(), isotherm_core::BoxError> {
-    let without = measure();
-    let tracer = StackTracer::open()?;
-    let with = measure();
-    drop(tracer);
-    println!("getppid(): {without:.0} ns without, {with:.0} ns with the tracepoints of system calls in use");
+    let calls: [(&str, fn()); 2] = [("getppid()", || _ = rustix::process::getppid()), ("mmap() and munmap()", map)];
+    let mut least = [[f64::INFINITY; 2]; 2];
+    let mut slows = false;
+    for round in 0..2 * ROUNDS {
+        let tracer = (round % 2 == 1).then(StackTracer::open).transpose()?;
+        slows |= tracer.as_ref().is_some_and(StackTracer::slows_all_calls);
+        for ((_, call), least) in calls.iter().zip(&mut least) {
+            least[round % 2] = least[round % 2].min(measure(*call));
+        }
+    }
+    println!("The programs of --stacks run in {}.", if slows { "all calls" } else { "calls that map memory" });
+    for ((name, _), [without, with]) in calls.iter().zip(least) {
+        println!("{name}: {without:.0} ns without, {with:.0} ns with the programs of --stacks");
+    }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, ClosedInterval, Condition, Scheme};
-use isotherm_core::{AttributeOptions, Granularity};
+use isotherm_run::core::scheme::{Action, ClosedInterval, Condition, Scheme};
+use isotherm_run::core::{AttributeOptions, Granularity};
 use isotherm_run::{Event, Need, RunConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

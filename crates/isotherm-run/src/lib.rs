@@ -10,6 +10,9 @@
 //! many events it missed. A run can need a sink, or go on without it if it fails ([`Need`]). [`Control`] gives commands
 //! to a run from any thread: other attributes, other schemes, an update of the mappings, a mark, the end.
 //!
+//! Types of other crates that a program needs are in [`core`] (attributes, snapshots, schemes), [`record`] (recordings)
+//! and [`sim`] (simulated memory).
+//!
 //! Nothing here ends the process, writes to the standard streams or handles signals. The program that uses this crate
 //! does.
 //!
@@ -60,8 +63,11 @@ pub use control::Control;
 pub use delivery::{EventSink, Events, Need};
 pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
+pub use isotherm_core as core;
 pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};
 pub use isotherm_probes::bpf::SharedMemory;
+pub use isotherm_record as record;
+pub use isotherm_sim as sim;
 pub use marking::{MarkSocket, RunningRecording, UnreachedError};
 pub use marks::MarkError;
 pub use pace::{HelperCpu, HelperThread};
@@ -71,3 +77,8 @@ pub use recording::RecordingSummary;
 pub use scheduling::Scheduling;
 pub use session::{Session, Summary};
 pub use survey::SurveyChoice;
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

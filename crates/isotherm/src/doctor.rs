@@ -23,7 +23,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let best_physical = chosen.find(|finding| finding.physical).map(|finding| finding.probe);
     let actions = act::capabilities();
     let disturbance = doctor::disturbance();
-    let stacks = StackTracer::check().map_err(|error| chain(&error));
+    let stacks = StackTracer::open().map(|tracer| tracer.slows_all_calls()).map_err(|error| chain(&error));
     let tiers = tiers(&actions);
     let mut out = standard_output();
     match options.format {
@@ -35,7 +35,11 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                 "auto": best,
                 "auto_physical": best_physical,
                 "actions": actions,
-                "stacks": { "works": stacks.is_ok(), "why_not": stacks.err() },
+                "stacks": {
+                    "works": stacks.is_ok(),
+                    "why_not": stacks.as_ref().err(),
+                    "slows_all_calls": stacks.as_ref().ok(),
+                },
                 "tiers": {
                     "works": tiers.is_ok(),
                     "why_not": tiers.as_ref().err(),
@@ -70,7 +74,11 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             if let Some(disturbance) = &disturbance {
                 writeln!(out, "! {disturbance}.")?;
             }
-            write_command(&mut out, "record --stacks", "which code maps memory", stacks)?;
+            let about = match stacks {
+                Ok(true) => "which code maps memory; here, each system call of the machine is slower meanwhile",
+                Ok(false) | Err(_) => "which code maps memory",
+            };
+            write_command(&mut out, "record --stacks", about, stacks.map(drop))?;
             let about = match &tiers {
                 Ok(tiers) => format!("hot memory to fast nodes, cold memory to slow ones; the tiers are {tiers}"),
                 Err(_) => "hot memory to fast nodes, cold memory to slow ones".into(),

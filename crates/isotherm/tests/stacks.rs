@@ -11,7 +11,7 @@ use serde_json::Value;
 
 #[test]
 fn the_functions_of_a_command_that_hold_memory_are_told_with_how_much() {
-    or_skip!(StackTracer::check().map_err(|error| isotherm_core::chain(&error)));
+    or_skip!(StackTracer::open().map_err(|error| isotherm_core::chain(&error)));
     let place = Place::new();
     std::fs::write(place.path("work.toml"), HOT_IN_COLD.replace("1000s", "3s")).unwrap();
     let ran = place.run(&["record", "--stacks", "--", ISOTHERM, "workload", "work.toml"]);

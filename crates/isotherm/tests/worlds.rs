@@ -106,7 +106,7 @@ fn a_target_in_another_time_namespace_is_watched_as_any_other() {
 
 #[test]
 fn in_a_time_namespace_calls_that_map_memory_belong_to_their_process_and_time() {
-    or_skip!(isotherm_probes::stacks::StackTracer::check().map_err(|error| isotherm_core::chain(&error)));
+    or_skip!(isotherm_probes::stacks::StackTracer::open().map_err(|error| isotherm_core::chain(&error)));
     let place = Place::new();
     std::fs::write(place.path("work.toml"), HOT_IN_COLD.replace("1000s", "1s")).unwrap();
     let mut command = std::process::Command::new("unshare");

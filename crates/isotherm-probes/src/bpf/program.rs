@@ -161,7 +161,7 @@ impl<T> Drop for Shared<T> {
 impl Program {
     /// Loads the program into the kernel.
     pub(super) fn load() -> Result<Self, BpfError> {
-        let object = load_object(OBJECT)?;
+        let object = load_object(OBJECT, &[])?;
         let samples = Shared::map(&object, "samples", MAX_SAMPLES)?;
         let requests = Shared::map(&object, "table_requests", MAX_TABLES)?;
         let tables = Shared::map(&object, "page_tables", MAX_TABLES)?;
@@ -268,10 +268,15 @@ impl Program {
     }
 }
 
-/// Loads the eBPF programs of an object file into the kernel.
-pub(crate) fn load_object(object: &[u8]) -> Result<Object, BpfError> {
+/// Loads the eBPF programs of an object file into the kernel, but for those of these names.
+pub(crate) fn load_object(object: &[u8], but: &[&str]) -> Result<Object, BpfError> {
     File::open(BTF).map_err(|source| BpfError::NoBtf { path: BTF, source })?;
-    let (loaded, log) = with_log(|| ObjectBuilder::default().open_memory(object)?.load());
+    let (loaded, log) = with_log(|| {
+        let mut object = ObjectBuilder::default().open_memory(object)?;
+        let left_out = object.progs_mut().filter(|program| but.iter().any(|name| program.name() == *name));
+        left_out.for_each(|mut program| program.set_autoload(false));
+        object.load()
+    });
     loaded.map_err(|source| load_error(source, &log))
 }
 

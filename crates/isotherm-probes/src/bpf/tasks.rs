@@ -48,7 +48,7 @@ impl fmt::Debug for Tasks {
 impl Tasks {
     /// Loads the iterator.
     pub(super) fn load() -> Result<Self, BpfError> {
-        let object = load_object(OBJECT)?;
+        let object = load_object(OBJECT, &[])?;
         let program = object.progs_mut().next();
         let program = program.ok_or(BpfError::GaveUp { program: "list_threads", why: "it is not in the object" })?;
         let link = program.attach().map_err(|source| BpfError::Run { program: "list_threads", source })?;

@@ -126,13 +126,14 @@ static __always_inline int failed(long result)
 	return result < 0 && result >= -MAX_ERRNO;
 }
 
-static __always_inline void after_mmap(const struct pt_regs *regs, long result)
+static __always_inline int after_mmap(const struct pt_regs *regs, long result)
 {
 	if (!failed(result) && regs->r10 & MAP_ANONYMOUS && is_watched())
 		report(regs, KIND_MMAP, result, result + regs->si);
+	return 0;
 }
 
-static __always_inline void after_mremap(const struct pt_regs *regs, long result)
+static __always_inline int after_mremap(const struct pt_regs *regs, long result)
 {
 	__u64 old_start = regs->di, old_size = regs->si, size = regs->dx;
 	/* Memory that shrinks where it is was mapped by another call. */
@@ -140,28 +141,15 @@ static __always_inline void after_mremap(const struct pt_regs *regs, long result
 
 	if (!failed(result) && !shrank && is_watched())
 		report(regs, KIND_MREMAP, result, result + size);
+	return 0;
 }
 
-static __always_inline void after_brk(const struct pt_regs *regs, long result)
-{
-	__u64 thread = bpf_get_current_pid_tgid();
-	__u64 *before = bpf_map_lookup_elem(&breaks, &thread), end;
-
-	if (!before)
-		return;
-	end = *before;
-	bpf_map_delete_elem(&breaks, &thread);
-	if ((__u64)result > end)
-		report(regs, KIND_BRK, end, result);
-}
-
-SEC("tp_btf/sys_enter")
-int BPF_PROG(entered, const struct pt_regs *regs, long number)
+static __always_inline int before_brk(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 thread, end;
 
-	if (number != CALL_BRK || regs->cs != USER_CS || !is_watched())
+	if (!is_watched())
 		return 0;
 	thread = bpf_get_current_pid_tgid();
 	end = BPF_CORE_READ(task, mm, brk);
@@ -169,19 +157,65 @@ int BPF_PROG(entered, const struct pt_regs *regs, long number)
 	return 0;
 }
 
+static __always_inline int after_brk(const struct pt_regs *regs, long result)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	__u64 *before = bpf_map_lookup_elem(&breaks, &thread), end;
+
+	if (!before)
+		return 0;
+	end = *before;
+	bpf_map_delete_elem(&breaks, &thread);
+	if ((__u64)result > end)
+		report(regs, KIND_BRK, end, result);
+	return 0;
+}
+
+/*
+ * In the functions of these system calls, so that no other call is slower. Code of 32 bits calls other functions.
+ */
+SEC("fexit/__x64_sys_mmap")
+int BPF_PROG(mmap_left, const struct pt_regs *regs, long result)
+{
+	return after_mmap(regs, result);
+}
+
+SEC("fexit/__x64_sys_mremap")
+int BPF_PROG(mremap_left, const struct pt_regs *regs, long result)
+{
+	return after_mremap(regs, result);
+}
+
+SEC("fentry/__x64_sys_brk")
+int BPF_PROG(brk_entered, const struct pt_regs *regs)
+{
+	return before_brk();
+}
+
+SEC("fexit/__x64_sys_brk")
+int BPF_PROG(brk_left, const struct pt_regs *regs, long result)
+{
+	return after_brk(regs, result);
+}
+
+/* At the tracepoints of all system calls, where programs cannot be attached to functions. */
+SEC("tp_btf/sys_enter")
+int BPF_PROG(any_entered, const struct pt_regs *regs, long number)
+{
+	return number == CALL_BRK && regs->cs == USER_CS ? before_brk() : 0;
+}
+
 SEC("tp_btf/sys_exit")
-int BPF_PROG(left, const struct pt_regs *regs, long result)
+int BPF_PROG(any_left, const struct pt_regs *regs, long result)
 {
 	/* Code of 32 bits has other numbers for its calls. */
 	if (regs->cs != USER_CS)
 		return 0;
 	if (regs->orig_ax == CALL_MMAP)
-		after_mmap(regs, result);
-	else if (regs->orig_ax == CALL_BRK)
-		after_brk(regs, result);
-	else if (regs->orig_ax == CALL_MREMAP)
-		after_mremap(regs, result);
-	return 0;
+		return after_mmap(regs, result);
+	if (regs->orig_ax == CALL_BRK)
+		return after_brk(regs, result);
+	return regs->orig_ax == CALL_MREMAP ? after_mremap(regs, result) : 0;
 }
 
 SEC("tp_btf/sched_process_exec")

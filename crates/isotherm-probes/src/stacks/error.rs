@@ -20,18 +20,18 @@ pub enum StacksError {
     PidNamespace,
     /// The kernel did not load the eBPF programs.
     #[error(
-        "the eBPF programs that record call stacks cannot be loaded (they need the kernel's tracepoints of system \
-         calls, which it has with CONFIG_FTRACE_SYSCALLS; all else works without --stacks)"
+        "the eBPF programs that record call stacks cannot be loaded (they need a kernel with \
+         CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS or CONFIG_FTRACE_SYSCALLS; all else works without --stacks)"
     )]
     Load(#[source] BpfError),
     /// The kernel did not attach an eBPF program.
     #[error(
-        "the kernel does not run an eBPF program at the tracepoint {tracepoint} (call stacks need CONFIG_BPF_EVENTS; \
-         all else works without --stacks)"
+        "the kernel does not run an eBPF program at {at} (call stacks need CONFIG_BPF_EVENTS; all else works without \
+         --stacks)"
     )]
     Attach {
-        /// The name of the tracepoint.
-        tracepoint: &'static str,
+        /// The system call or the tracepoint.
+        at: &'static str,
         /// The error of libbpf.
         source: libbpf_error::Error,
     },

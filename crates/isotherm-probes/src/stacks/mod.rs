@@ -4,10 +4,10 @@
 //! copy of the top 16 KiB of the stack. A thread of isotherm then unwinds the copy and looks up the names of the
 //! functions ([`StackCollector`]). Properties and limits:
 //!
-//! - It needs Linux 5.17 or later with BTF and the tracepoints of system calls, on x86-64, and the rights of the `bpf`
-//!   probe. It needs neither tracefs nor kprobes.
-//! - The tracepoints are those of all system calls of the machine. A call of any process takes a little longer as long
-//!   as they are in use.
+//! - It needs Linux 5.17 or later with BTF, on x86-64, and the rights of the `bpf` probe. It needs neither tracefs nor
+//!   kprobes.
+//! - These calls take a little longer in all processes of the machine. Other calls do so only where the kernel runs no
+//!   eBPF programs in single calls ([`StackTracer::slows_all_calls`]).
 //! - Stacks are unwound by the tables that compilers write for exceptions (`.eh_frame`). They need no debug information
 //!   and no frame pointers. Code without such tables, such as that of a just-in-time compiler, needs frame pointers.
 //! - Names come from the symbol tables of ELF files, and from the files `/tmp/perf-PID.map` that just-in-time compilers

@@ -16,20 +16,26 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
 const CALLS_MAP: &str = "calls";
 const LOST_MAP: &str = "lost";
 
-/// The programs, and the tracepoint of each.
-const PROGRAMS: [(&str, &str); 5] = [
-    ("entered", "sys_enter"),
-    ("left", "sys_exit"),
-    ("forked", "sched_process_fork"),
-    ("executed", "sched_process_exec"),
-    ("exited", "sched_process_exit"),
-];
+/// Programs, and where in the kernel each of them runs.
+type Programs = &'static [(&'static str, &'static str)];
+
+/// Programs that follow processes.
+const PROCESSES: Programs =
+    &[("forked", "sched_process_fork"), ("executed", "sched_process_exec"), ("exited", "sched_process_exit")];
+
+/// Programs in the system calls that map memory.
+const IN_CALLS: Programs =
+    &[("mmap_left", "mmap(2)"), ("mremap_left", "mremap(2)"), ("brk_entered", "brk(2)"), ("brk_left", "brk(2)")];
+
+/// Programs at the tracepoints of all system calls, which do the same.
+const AT_ALL_CALLS: Programs = &[("any_entered", "sys_enter"), ("any_left", "sys_exit")];
 
 /// Records which code of watched processes maps memory. At first, no process is watched.
 pub struct StackTracer {
     object: Object,
     /// The programs run as long as these exist.
     _links: Vec<Link>,
+    slows_all_calls: bool,
 }
 
 impl fmt::Debug for StackTracer {
@@ -39,7 +45,8 @@ impl fmt::Debug for StackTracer {
 }
 
 impl StackTracer {
-    /// Loads and attaches the eBPF programs.
+    /// Loads and attaches the eBPF programs: in the calls that map memory, or where the kernel does not allow that, at
+    /// the tracepoints of all system calls.
     ///
     /// # Errors
     /// Why this does not work here.
@@ -47,18 +54,23 @@ impl StackTracer {
         if !watched::has_process_ids_of_the_kernel() {
             return Err(StacksError::PidNamespace);
         }
-        let object = load_object(OBJECT).map_err(StacksError::Load)?;
-        let links = watched::attach(&object, &PROGRAMS);
-        let links = links.map_err(|(tracepoint, source)| StacksError::Attach { tracepoint, source })?;
-        Ok(Self { object, _links: links })
+        Self::with(IN_CALLS, AT_ALL_CALLS)
+            .or_else(|_| Ok(Self { slows_all_calls: true, ..Self::with(AT_ALL_CALLS, IN_CALLS)? }))
     }
 
-    /// Tries whether call stacks can be recorded here.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn check() -> Result<(), StacksError> {
-        Self::open().map(drop)
+    /// With the programs `used` instead of the programs `unused`.
+    fn with(used: Programs, unused: Programs) -> Result<Self, StacksError> {
+        let unused: Vec<&str> = unused.iter().map(|(name, _)| *name).collect();
+        let object = load_object(OBJECT, &unused).map_err(StacksError::Load)?;
+        let links = watched::attach(&object, &[PROCESSES, used].concat());
+        let links = links.map_err(|(at, source)| StacksError::Attach { at, source })?;
+        Ok(Self { object, _links: links, slows_all_calls: false })
+    }
+
+    /// Whether each system call of each process of the machine takes longer as long as this exists. Otherwise only those
+    /// that map memory do.
+    pub fn slows_all_calls(&self) -> bool {
+        self.slows_all_calls
     }
 
     /// Watches a process from now on.
