@@ -255,7 +255,8 @@ fn bounds_hold_what_processes_that_share_memory_access_together_in_19_of_20_runs
     });
     let held = held.count();
     assert!(held >= 19, "{held} of 20");
-    assert!(narrow > 60, "{narrow} of the readings have bounds that say something");
+    // From the fifth second on.
+    assert!(narrow >= 60, "{narrow} of the readings have bounds that say something");
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Surveys all pages, at the start of the run first. Without effect if the probe has no survey. Regions get new
     /// borders in surveys, and not at the update interval. While a target is growing, or much of it is unknown, it is
-    /// surveyed up to five times as often.
+    /// surveyed up to three times as often.
     ///
     /// Call it before [`start`](Self::start), or at any time to change the settings.
     pub fn set_survey(&mut self, settings: SurveySettings) {

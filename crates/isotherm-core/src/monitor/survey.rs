@@ -377,7 +377,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.blocks = blocks;
             return Ok(());
         }
-        let clears = (pass.clears * of_survey).min(left.clears(blocks.len()));
+        // A survey that has to read more at once than it was asked for may clear as much more, in later parts.
+        let more = (blocks.len() as f64 / part.most as f64).max(1.0);
+        let clears = (pass.clears * of_survey).min(left.clears(blocks.len()) * more);
         let (again, unknown) = (pass.credit.again * of_survey, pass.credit.unknown * of_survey);
         let chosen = reading.update.choose(ClearLimits { again, unknown, clears }, &mut self.rng);
         pass.credit.again -= chosen.again;

@@ -8,7 +8,7 @@ use crate::TargetId;
 
 /// A survey comes this part of the interval after the one before, if there is much to learn: a program that has just
 /// started is seen at once.
-const SOON: u32 = 5;
+const SOON: u32 = 3;
 
 /// At most this many surveys in a row come sooner than the interval, unless memory is being added.
 const MOST_SOON: u32 = 10;

@@ -340,8 +340,16 @@ impl<'a> BlockCounter<'a> {
         if least == most {
             return Some(self.history.idle_time(least));
         }
-        let sum: Duration = block.exact.iter().map(|page| self.history.idle_time(block.idle(page))).sum();
-        let mean = (sum / count).as_nanos() as u64;
+        // Neighbours were mostly accessed at the same time.
+        let mut known = (least, self.history.idle_time(least).as_nanos());
+        let idle = |page| {
+            let surveys = block.idle(page);
+            if known.0 != surveys {
+                known = (surveys, self.history.idle_time(surveys).as_nanos());
+            }
+            known.1
+        };
+        let mean = (block.exact.iter().map(idle).sum::<u128>() / u128::from(count)) as u64;
         let step = 1 << mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
         Some(Duration::from_nanos(mean / step * step + step / 2))
     }
