@@ -2,14 +2,17 @@
 //!
 //! What a kernel would take to read and clear is charged in simulated CPU time, by the figures of `bench/README.md`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart};
 use isotherm_core::{
-    AccessProbe, AddrRange, AddressSpace, BoxError, Layout, Mapping, Observation, Sample, TargetId, TargetSpace,
+    AccessProbe, AddrRange, AddressSpace, BoxError, Layout, Mapping, Observation, PAGE_SIZE, PageLook, PageProbe,
+    Sample, TargetId, TargetSpace,
 };
 use isotherm_kernel::monitor_cpu_time;
 
@@ -18,7 +21,7 @@ pub(crate) const READ_BLOCK: Duration = Duration::from_nanos(2500);
 /// Clearing a page in a range, and a range.
 pub(crate) const CLEAR_PAGE: Duration = Duration::from_nanos(65);
 pub(crate) const CLEAR_RANGE: Duration = Duration::from_micros(5);
-/// A round with samples, and a sample.
+/// A round with samples, and a sample. A look at a page of the panel takes as long as a sample.
 pub(crate) const ROUND: Duration = Duration::from_micros(20);
 pub(crate) const SAMPLE: Duration = Duration::from_nanos(150);
 
@@ -27,68 +30,176 @@ const BASE: u64 = 0x10_0000_0000;
 
 /// CPU time: what the kernel would have taken, and what the simulation itself took. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct SimulatedCpu(Rc<Cell<(Duration, Duration)>>);
+pub struct SimulatedCpu {
+    since: Rc<Cell<(Duration, Duration)>>,
+    /// What the kernel would have taken, without what the simulation took, in nanoseconds.
+    all: Arc<AtomicU64>,
+}
 
 impl SimulatedCpu {
     /// What the kernel would have taken, and what the simulation took, since this was asked last.
     pub fn take(&self) -> (Duration, Duration) {
-        self.0.take()
+        self.since.take()
+    }
+
+    /// A clock of the CPU time of the monitor, as if the kernel had done what was simulated.
+    pub fn clock(&self) -> impl FnMut() -> Duration + Send + 'static {
+        let all = Arc::clone(&self.all);
+        move || {
+            // The sum cannot be negative: the simulation is a part of what the thread took.
+            let took = all.load(Ordering::Relaxed).wrapping_add(monitor_cpu_time().as_nanos() as u64);
+            Duration::from_nanos(took)
+        }
     }
 
     /// Charges what the kernel would have taken for what was simulated since `began`, by the CPU time of the thread.
     pub(crate) fn charge(&self, kernel: Duration, began: Duration) {
-        let (charged, own) = self.0.get();
-        self.0.set((charged + kernel, own + monitor_cpu_time().saturating_sub(began)));
+        let (charged, own) = self.since.get();
+        let took = monitor_cpu_time().saturating_sub(began);
+        self.since.set((charged + kernel, own + took));
+        let more = (kernel.as_nanos() as u64).wrapping_sub(took.as_nanos() as u64);
+        self.all.fetch_add(more, Ordering::Relaxed);
     }
 }
 
-/// One target with one mapping. Its hot pages are accessed all the time, its cold pages never.
-#[derive(Clone, Debug)]
-pub struct LargeMemory {
-    range: AddrRange,
-    hot: Rc<[AddrRange]>,
+/// What memory is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The present bytes of all processes together.
+    pub size: u64,
+    /// The bytes of them that are hot.
+    pub hot: u64,
+    /// The number of parts in which they lie in each process.
+    pub parts: u64,
     /// Whether the accessed bits of cold pages are set until they are cleared, as those of a program that has filled
     /// its memory.
-    is_filled: bool,
-    /// The cold pages that were cleared, by block. Empty if none had to be.
-    cleared: HashMap<u64, PageBits>,
-    clears: u64,
+    pub is_filled: bool,
+    /// Of so many pages of a block, one is present.
+    pub sparse: u64,
+    /// Whether the memory is in huge pages, each with one accessed bit.
+    pub is_huge: bool,
+    /// Among how many processes the memory is divided.
+    pub processes: u32,
+}
+
+/// Nothing in one process, dense, in pages of 4 KiB, and aged.
+impl Default for Shape {
+    fn default() -> Self {
+        Self { size: 0, hot: 0, parts: 1, is_filled: false, sparse: 1, is_huge: false, processes: 1 }
+    }
+}
+
+/// Processes with one mapping each. Their hot pages are accessed all the time, their cold pages never.
+#[derive(Clone, Debug)]
+pub struct LargeMemory {
+    shape: Shape,
+    range: AddrRange,
+    hot: Rc<[AddrRange]>,
+    present: PageBits,
+    /// The cold pages that were cleared, by process and block. Empty if none had to be.
+    cleared: Rc<RefCell<HashMap<(u32, u64), PageBits>>>,
+    clears: Rc<Cell<u64>>,
+    /// How many of them the processes have to set again, because they are hot.
+    set_again: Rc<Cell<u64>>,
     cpu: SimulatedCpu,
 }
 
 impl LargeMemory {
-    /// The identity of the simulated process.
-    pub const ID: TargetId = TargetId::process(1, Duration::ZERO);
-
-    /// Memory of `size` bytes, a multiple of a block, with `hot` bytes in `parts` parts of equal size. `None` if a part
-    /// has no page.
-    pub fn new(size: u64, hot: u64, parts: u64, is_filled: bool, cpu: SimulatedCpu) -> Option<Self> {
-        let page = |at: u64| at / 4096 * 4096;
+    /// The memory of a shape. `None` if a part has no page.
+    pub fn new(shape: Shape, cpu: SimulatedCpu) -> Option<Self> {
+        let whole = |bytes: u64, unit: u64| bytes / unit * unit;
+        let unit = if shape.is_huge { BLOCK_SIZE } else { PAGE_SIZE };
+        let of_process = |bytes: u64| bytes * shape.sparse / u64::from(shape.processes);
+        let size = whole(of_process(shape.size), BLOCK_SIZE);
         let part = |nth: u64| {
-            let start = BASE + page(size / parts * nth + size / parts / 3);
-            AddrRange::new(start, start + page(hot / parts))
+            let start = BASE + whole(size / shape.parts * nth + size / shape.parts / 3, unit);
+            AddrRange::new(start, start + whole(of_process(shape.hot) / shape.parts, unit))
         };
-        let hot = (0..parts).map(part).collect::<Option<Rc<[_]>>>()?;
+        let hot = (0..shape.parts).map(part).collect::<Option<Rc<[_]>>>()?;
         let range = AddrRange::new(BASE, BASE + size)?;
-        Some(Self { range, hot, is_filled, cleared: HashMap::new(), clears: 0, cpu })
+        let pages = (0..BLOCK_PAGES).step_by(shape.sparse as usize);
+        let present = pages.fold(PageBits::NONE, |all, page| all | PageBits::of(page..page + 1));
+        let (cleared, clears, set_again) = Default::default();
+        Some(Self { shape, range, hot, present, cleared, clears, set_again, cpu })
     }
 
-    /// The hot parts, sorted.
+    /// The hot parts of each process, sorted.
     pub fn hot(&self) -> &[AddrRange] {
         &self.hot
+    }
+
+    /// The present hot bytes of all processes.
+    pub fn hot_bytes(&self) -> u64 {
+        let here: u64 = self.hot.iter().map(|range| range.size()).sum();
+        here / self.shape.sparse * u64::from(self.shape.processes)
+    }
+
+    /// How many accessed bits the processes had to set again.
+    pub fn set_again(&self) -> u64 {
+        self.set_again.get()
     }
 
     fn hot_pages(&self, start: u64) -> PageBits {
         let first = self.hot.partition_point(|hot| hot.end() <= start);
         let parts = self.hot[first..].iter().take_while(|hot| hot.start() < start + BLOCK_SIZE);
-        parts.fold(PageBits::NONE, |pages, &hot| pages | PageBits::within(start, hot))
+        parts.fold(PageBits::NONE, |pages, &hot| pages | PageBits::within(start, hot)) & self.present
     }
+
+    fn accessed(&self, process: u32, start: u64) -> PageBits {
+        let set = match self.cleared.borrow().get(&(process, start)) {
+            _ if !self.shape.is_filled => PageBits::NONE,
+            Some(&cleared) => self.present & !cleared,
+            None => self.present,
+        };
+        let accessed = self.hot_pages(start) | set;
+        if self.shape.is_huge && !accessed.is_empty() { self.present } else { accessed }
+    }
+
+    /// Clears pages of a block that were accessed. A huge page is cleared as a whole. Returns how many bits that are.
+    fn clear_pages_of(&self, process: u32, start: u64, pages: PageBits) -> u64 {
+        let pages = if self.shape.is_huge { self.present } else { pages };
+        let bits = |pages: PageBits| match self.shape.is_huge {
+            true => pages.count().min(1) as u64,
+            false => pages.count() as u64,
+        };
+        if self.shape.is_filled {
+            *self.cleared.borrow_mut().entry((process, start)).or_default() |= pages;
+        }
+        self.clears.set(self.clears.get() + bits(pages));
+        self.set_again.set(self.set_again.get() + bits(pages & self.hot_pages(start)));
+        bits(pages)
+    }
+}
+
+/// The identity of a simulated process.
+const fn id(process: u32) -> TargetId {
+    TargetId::process(process + 1, Duration::ZERO)
+}
+
+fn process_of(target: TargetId) -> u32 {
+    match target {
+        TargetId::Process(process) => process.pid - 1,
+        TargetId::PhysicalMemory | TargetId::Cgroup(_) => 0,
+    }
+}
+
+/// The block of a page, and the page in it.
+const fn place(addr: u64) -> (u64, usize) {
+    (addr / BLOCK_SIZE * BLOCK_SIZE, (addr / PAGE_SIZE) as usize % BLOCK_PAGES)
 }
 
 impl AddressSpace for LargeMemory {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
-        let mappings = [Mapping::anonymous(self.range)].into();
-        Ok(vec![TargetSpace { id: Self::ID, layout: Layout::Process, mappings }])
+        let space = |process| TargetSpace {
+            id: id(process),
+            layout: Layout::Process,
+            mappings: [Mapping::anonymous(self.range)].into(),
+        };
+        Ok((0..self.shape.processes).map(space).collect())
+    }
+
+    fn resident(&mut self, _target: TargetId) -> Option<u64> {
+        Some(self.range.size() / self.shape.sparse)
     }
 }
 
@@ -98,7 +209,7 @@ impl AccessProbe for LargeMemory {
     }
 
     fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
-        self.clears += samples.len() as u64;
+        self.clears.set(self.clears.get() + samples.len() as u64);
         Ok(())
     }
 
@@ -114,55 +225,70 @@ impl AccessProbe for LargeMemory {
     }
 
     fn clears(&self) -> u64 {
-        self.clears
+        self.clears.get()
     }
 
     fn survey(&mut self) -> Option<&mut dyn Survey> {
         Some(self)
     }
+
+    fn pages(&mut self) -> Option<&mut dyn PageProbe> {
+        Some(self)
+    }
+}
+
+impl PageProbe for LargeMemory {
+    fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError> {
+        let began = monitor_cpu_time();
+        looks.extend(pages.iter().map(|sample| {
+            let (start, page) = place(sample.addr);
+            let accessed = self.accessed(process_of(sample.target), start).contains(page);
+            PageLook { present: self.present.contains(page), accessed, huge: self.shape.is_huge, frame: None }
+        }));
+        self.cpu.charge(SAMPLE * pages.len() as u32, began);
+        Ok(())
+    }
+
+    fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError> {
+        let began = monitor_cpu_time();
+        for sample in pages {
+            let (start, page) = place(sample.addr);
+            self.clear_pages_of(process_of(sample.target), start, PageBits::of(page..page + 1));
+        }
+        cleared.resize(cleared.len() + pages.len(), true);
+        self.cpu.charge((CLEAR_PAGE + CLEAR_RANGE) * pages.len() as u32, began);
+        Ok(())
+    }
 }
 
 impl Survey for LargeMemory {
-    fn read(
-        &mut self,
-        _target: &TargetSpace,
-        part: SurveyPart,
-        blocks: &mut Vec<BlockPages>,
-    ) -> Result<Rest, BoxError> {
+    fn read(&mut self, target: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
         let began = monitor_cpu_time();
         let from = part.from.max(self.range.start()) / BLOCK_SIZE * BLOCK_SIZE;
         let left = (self.range.end() - from) / BLOCK_SIZE;
         let count = left.min(part.most as u64);
         for start in (0..count).map(|nth| from + nth * BLOCK_SIZE) {
-            let hot = self.hot_pages(start);
-            let set = match self.cleared.get(&start) {
-                _ if !self.is_filled => PageBits::NONE,
-                Some(&cleared) => PageBits::ALL & !cleared,
-                None => PageBits::ALL,
-            };
-            blocks.push(BlockPages { start, present: PageBits::ALL, accessed: hot | set, ..BlockPages::default() });
+            let accessed = self.accessed(process_of(target.id), start);
+            let huge = self.shape.is_huge;
+            blocks.push(BlockPages { start, present: self.present, accessed, huge, ..BlockPages::default() });
         }
         self.cpu.charge(READ_BLOCK * count as u32, began);
         let rest = left - count;
         Ok(Rest { from: (rest > 0).then_some(from + count * BLOCK_SIZE), blocks: rest as usize })
     }
 
-    fn clear(&mut self, _target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
+    fn clear(&mut self, target: TargetId, blocks: &mut Vec<ClearPages>) -> Result<u64, BoxError> {
         let began = monitor_cpu_time();
         let (mut pages, mut ranges, mut end) = (0, 0, None);
         for block in blocks.iter() {
             for run in block.pages.runs() {
-                ranges += u32::from(end != Some(block.start + run.start as u64 * 4096));
-                end = Some(block.start + run.end as u64 * 4096);
+                ranges += u32::from(end != Some(block.start + run.start as u64 * PAGE_SIZE));
+                end = Some(block.start + run.end as u64 * PAGE_SIZE);
             }
-            pages += block.pages.count() as u32;
-            if self.is_filled {
-                *self.cleared.entry(block.start).or_default() |= block.pages;
-            }
+            pages += self.clear_pages_of(process_of(target), block.start, block.pages);
         }
-        debug_assert!(pages as usize <= blocks.len() * BLOCK_PAGES);
-        self.cpu.charge(CLEAR_PAGE * pages + CLEAR_RANGE * ranges, began);
-        Ok(pages.into())
+        self.cpu.charge(CLEAR_PAGE * pages as u32 + CLEAR_RANGE * ranges, began);
+        Ok(pages)
     }
 }
 

@@ -3,6 +3,7 @@
 import statistics
 import tempfile
 import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from .table import mib, number, table
 
 HEADER = [
     "program", "RSS", "rows", "found", "truth before", "after", "ratio", "worst", "unobs. %", "CPU %",
-    "10 s p99", "10 s most", "process %", "notes",
+    "10 s p99", "10 s most", "process %", "first, s", "held", "notes",
 ]  # fmt: skip
 
 
@@ -70,26 +71,43 @@ def ratio(found, low, high):
     return found / low if found < low else found / high if found > high else 1.0
 
 
+def holds(bounds, truth):
+    """Whether the bounds that isotherm gives have a part in common with those of the truth, to within 1 %."""
+    return bounds[0] <= 1.01 * truth[1] and bounds[1] >= 0.99 * truth[0]
+
+
 def one_run(name, options, number_of_run):
-    """Starts the program, measures, records, measures again."""
+    """Starts the program, measures, records, measures again. Or records from its start, and measures afterwards."""
     with tempfile.TemporaryDirectory(prefix=f"isotherm-{name}-", ignore_cleanup_errors=True) as place:
         target = options.targets[name](Path(place))
+        recording = options.directory / f"{name}-{number_of_run}.rec"
+        how = (recording, options.seconds, options.record_options)
+        spawned = []
+        if options.from_start:
+            target.at_start = lambda pid: spawned.append((recorder.spawn(options.isotherm, pid, *how), time.monotonic()))
         try:
             target.begin()
             with Keeping(target):
-                before, notes = steady(target.root, options.window) if options.truth == "both" else (None, [])
-                recording = options.directory / f"{name}-{number_of_run}.rec"
-                recording.unlink(missing_ok=True)
+                measures_before = options.truth == "both" and not options.from_start
+                before, notes = steady(target.root, options.window) if measures_before else (None, [])
                 load_cpu = cpu_seconds(family(target.root))
-                cpu, wall = recorder.record(
-                    options.isotherm, target.root, recording, options.seconds, options.record_options
-                )
+                if spawned:
+                    process, began = spawned[0]
+                    notes.append(f"load ready after {time.monotonic() - began:.1f} s")
+                    cpu, wall = recorder.wait(process, options.seconds, began)
+                else:
+                    cpu, wall = recorder.record(options.isotherm, target.root, *how)
                 load_cpu = cpu_seconds(family(target.root)) - load_cpu
-                after = middle([truth.measure(target.root, options.window) for _ in range(3)])
+                windows = [truth.measure(target.root, options.window) for _ in range(3)]
+                after = middle(windows)
             found = recorder.read(options.isotherm, recording, f"{options.window:g}s", cpu, wall)
         finally:
             target.finish()
     measured = [each for each in (before, after) if each]
+    once = [
+        min(each.once_at_least - each.doubtful for each in [*measured, *windows]),
+        max(each.once_at_most for each in [*measured, *windows]),
+    ]
     low = statistics.mean(each.touched - each.doubtful for each in measured)
     high = statistics.mean(each.touched for each in measured)
     if before and not agree([before, after], 0.05):
@@ -111,6 +129,8 @@ def one_run(name, options, number_of_run):
         "found": asdict(found),
         "before": asdict(before) if before else None,
         "after": asdict(after),
+        "once": once,
+        "held": holds(found.bounds, once) if found.bounds else None,
         "ratio": ratio(found.touched, low, high),
         "rows_ratio": rows_ratio,
         "unobservable_percent": 100 * found.unobservable / after.resident,
@@ -149,6 +169,8 @@ def row(name, runs):
         number(median(runs, lambda run: (run["found"]["cpu_10s"] or {}).get("p99"))),
         number(most(runs, lambda run: (run["found"]["cpu_10s"] or {}).get("max"))),
         number(median(runs, lambda run: run["found"]["process_cpu"])),
+        number(median(runs, lambda run: run["found"]["first"]), 1),
+        f"{sum(run['held'] is True for run in runs)} of {len(runs)}",
         "; ".join(notes),
     ]
 

@@ -16,6 +16,10 @@ class Found:
     # Median of the snapshots: summed over the processes, and with each page counted once if the report has that.
     touched: int
     once: int | None
+    # The bounds of this figure at the end of the recording. They are equal where it is exact.
+    bounds: tuple | None
+    # The seconds from the start of the recording to the first figure that is not marked as warm-up.
+    first: float | None
     unobservable: int
     # All bytes that a process has in memory, as `VmRSS` counts them: also those that are mapped again or freed lazily.
     rows: int
@@ -31,14 +35,20 @@ class Found:
 
 def spawn(isotherm, root, output, seconds, options=()):
     """Starts `isotherm record` on a process and its descendants."""
+    output.unlink(missing_ok=True)
     words = [isotherm, "record", "--quiet", "--duration", f"{seconds}s", "--pid", root, "--children", "-o", output]
     return start([*words, *options], stderr=subprocess.PIPE, text=True)
 
 
 def record(isotherm, root, output, seconds, options=()):
     """Records, and returns the CPU seconds and the wall seconds that it took."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    process = spawn(isotherm, root, output, seconds, options)
+    began = time.monotonic()
+    return wait(spawn(isotherm, root, output, seconds, options), seconds, began)
+
+
+def wait(process, seconds, began):
+    """Waits for the end of a recording that has `began`. Returns the CPU seconds and the wall seconds that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         _, said = process.communicate(timeout=seconds + 60)
     except subprocess.TimeoutExpired as error:
@@ -71,17 +81,21 @@ def read(isotherm, recording, window, cpu, wall):
     at = {}
     # The first surveys know of less time than the window.
     warm_up = {entry["time_ns"] for entry in wss.get("total_over_time", ()) if entry.get("warm_up")}
-    if len(warm_up) == len(wss.get("total_over_time", ())):
+    all_warm_up = len(warm_up) == len(wss.get("total_over_time", ()))
+    if all_warm_up:
         warm_up = set()
     for entry in wss["over_time"]:
         if entry["time_ns"] in warm_up:
             continue
         at[entry["time_ns"]] = at.get(entry["time_ns"], 0) + (entry["bytes"] or 0)
-    once = None
-    if wss.get("total_over_time"):
-        once = nearest_rank(
-            entry["bytes"] or 0 for entry in wss["total_over_time"] if entry["time_ns"] not in warm_up
-        )
+    once = bounds = first = None
+    settled = [entry for entry in wss.get("total_over_time", ()) if entry["time_ns"] not in warm_up]
+    if settled:
+        once = nearest_rank(entry["bytes"] or 0 for entry in settled)
+    if settled and not all_warm_up:
+        last = settled[-1]
+        bounds = (last.get("low_bytes") or last["bytes"], last.get("high_bytes") or last["bytes"])
+        first = settled[0]["time_ns"] / 1e9
     overhead = report(isotherm, "overhead", recording)
     total = report(isotherm, "summary", recording)["total"]
     unobservable = total.get("unobservable_bytes") or 0
@@ -91,7 +105,7 @@ def read(isotherm, recording, window, cpu, wall):
     minutes = overhead["wall_ns"] / 60e9
     size = recording.stat().st_size / minutes if minutes else 0
     return Found(
-        nearest_rank(at.values()), once, unobservable, rows, overhead.get("cpu_percent"), 100 * cpu / wall,
+        nearest_rank(at.values()), once, bounds, first, unobservable, rows, overhead.get("cpu_percent"), 100 * cpu / wall,
         overhead.get("cpu_percent_10s"), size, notes,
     )  # fmt: skip
 

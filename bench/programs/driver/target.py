@@ -18,6 +18,8 @@ class Target:
         self.root = None
         # In the order in which they end: (process, signal).
         self.started = []
+        # Called with the identity of the first process as soon as it has started.
+        self.at_start = None
 
     def begin(self):
         """Starts the program and its load, and returns when both are steady."""
@@ -38,6 +40,8 @@ class Target:
             options.setdefault("stderr", errors)
             process = start(words, **options)
         self.started.append((process, with_signal))
+        if self.at_start and len(self.started) == 1:
+            self.at_start(process.pid)
         return process
 
     def run_until_ready(self, words, seconds=180, **options):

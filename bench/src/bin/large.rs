@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use isotherm_bench::large::{LargeMemory, SimulatedCpu, resident};
+use isotherm_bench::large::{LargeMemory, Shape, SimulatedCpu, resident};
 use isotherm_bench::table::{self, share};
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::units::setting;
 use isotherm_core::{
-    AddrRange, Attributes, BoxError, Budget, IntervalsGoal, Monitor, Next, PaceOptions, Pacer, Sink, Snapshot, Start,
-    SurveyInterval,
+    AddrRange, Attributes, BoxError, Budget, Estimate, IntervalsGoal, Monitor, Next, PaceOptions, Pacer, PanelSnapshot,
+    Sink, Snapshot, Start, SurveyInterval,
 };
 use isotherm_kernel::monitor_cpu_time;
 use rand::SeedableRng;
@@ -37,6 +37,15 @@ struct Options {
     /// The accessed bits of cold memory are set until the monitor clears them
     #[arg(long)]
     filled: bool,
+    /// Of so many pages, one is in memory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=512))]
+    sparse: u64,
+    /// The memory is in huge pages
+    #[arg(long)]
+    huge: bool,
+    /// Divide the memory among so many processes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    processes: u32,
     /// Share of one CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     cpu_budget: f64,
@@ -60,6 +69,18 @@ struct Line {
     /// When 90 % of the hot bytes were found, and after how many surveys.
     found_s: Option<f64>,
     found_surveys: Option<usize>,
+    /// When the last figure came of how much is hot that is off by more than a tenth, as a time since the start, and
+    /// the figure after two seconds relative to the truth, with its bounds.
+    tenth_s: Option<f64>,
+    after_two: Option<[f64; 3]>,
+    /// When a survey first knew 99 % of the memory.
+    exact_s: Option<f64>,
+    /// CPU time of the first three seconds, in milliseconds.
+    start_ms: f64,
+    clears: u64,
+    /// What the targets lose in the first three seconds and later, in per cent of one CPU.
+    lost_start_percent: f64,
+    lost_percent: f64,
     simulated_s: f64,
     surveys: usize,
     survey_interval_s: Option<f64>,
@@ -93,6 +114,9 @@ fn main() -> Result<()> {
 struct Last {
     snapshot: Option<Snapshot>,
     surveys: usize,
+    /// The figures of how much was accessed within a second.
+    figures: Vec<(Duration, Estimate)>,
+    exact: Option<Duration>,
 }
 
 impl Sink for Last {
@@ -101,8 +125,17 @@ impl Sink for Last {
         Ok(())
     }
 
-    fn surveyed(&mut self, _survey: &SurveySnapshot) -> Result<(), BoxError> {
+    fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
         self.surveys += 1;
+        let sums = survey.sums();
+        if !survey.interval.is_zero() && sums.unknown * 100 <= sums.present {
+            self.exact.get_or_insert(survey.time);
+        }
+        Ok(())
+    }
+
+    fn panel_read(&mut self, panel: &PanelSnapshot) -> Result<(), BoxError> {
+        self.figures.push((panel.time, panel.total[0]));
         Ok(())
     }
 }
@@ -111,8 +144,11 @@ impl Sink for Last {
 fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let (hot, parts) = if hot == 0 { (size / 100, 16) } else { (hot, 1) };
     let cpu = SimulatedCpu::default();
-    let memory = LargeMemory::new(size, hot, parts, options.filled, cpu.clone()).context("no hot memory")?;
-    let ranges = memory.hot().to_vec();
+    let &Options { filled: is_filled, sparse, huge: is_huge, processes, .. } = options;
+    let shape = Shape { size, hot, parts, is_filled, sparse, is_huge, processes };
+    let memory = LargeMemory::new(shape, cpu.clone()).context("no hot memory")?;
+    let (ranges, truth) = (memory.hot().to_vec(), memory.hot_bytes());
+    let seen = memory.clone();
     let before = resident().map_err(anyhow::Error::from_boxed)?;
     let mut attributes = Attributes::default();
     let has_survey = !options.without_survey;
@@ -129,7 +165,9 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), memory.clone(), memory, Last::default());
     if has_survey {
         monitor.set_survey(pacer.survey_settings(attributes));
+        monitor.set_cpu_clock(cpu.clock());
     }
+    let mut lost = [0; 2];
     let end = Duration::from_secs(options.seconds);
     let mut now = Duration::ZERO;
     let mut spent = vec![0.0; options.seconds as usize + 1000];
@@ -145,6 +183,8 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         if now > Duration::from_secs(2) {
             longest_step = longest_step.max(took.as_secs_f64());
         }
+        let since = usize::from(now >= Duration::from_secs(3));
+        lost[since] = seen.set_again() - lost[0] * since as u64;
         let work = monitor.work();
         pacer.stepped(now + took, work, took);
         let snapshot = monitor.sink_mut().snapshot.take();
@@ -174,18 +214,33 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         next = monitor.step(now)?;
     }
     let seconds = now.as_secs() as usize;
+    let start_ms = spent.iter().take(3).sum::<f64>() * 1e3;
+    let sink = monitor.sink();
+    let parts = |of: Estimate| [of.low, of.value, of.high].map(|bytes| bytes as f64 / truth as f64);
+    let is_off = |&(_, of): &(Duration, Estimate)| (parts(of)[1] - 1.0).abs() > 0.1;
+    let wrong = sink.figures.iter().rposition(is_off).map_or(0, |last| last + 1);
+    let two = Duration::from_secs(2);
+    let after_two = sink.figures.iter().rfind(|(time, _)| *time <= two).map(|&(_, of)| parts(of));
+    let lost_in = |pages: u64, time: f64| pages as f64 * budget.set_again.as_secs_f64() / time.max(1.0) * 100.0;
     let spent = &spent[2.min(seconds)..seconds.max(2)];
     let pace = pacer.pace(attributes);
     Ok(Line {
         bytes: size,
-        hot: ranges.iter().map(|range| range.size()).sum(),
+        hot: truth,
         method: if has_survey { "survey" } else { "sampling only" },
         precision: score.0,
         recall: score.1,
         found_s: found.map(|(at, _)| at),
         found_surveys: found.map(|(_, surveys)| surveys).filter(|_| has_survey),
+        tenth_s: sink.figures.get(wrong).map(|(time, _)| time.as_secs_f64()),
+        after_two,
+        exact_s: sink.exact.map(|time| time.as_secs_f64()),
+        start_ms,
+        clears: isotherm_core::AccessProbe::clears(&seen),
+        lost_start_percent: lost_in(lost[0], 3.0),
+        lost_percent: lost_in(lost[1], now.as_secs_f64() - 3.0),
         simulated_s: now.as_secs_f64(),
-        surveys: monitor.sink().surveys,
+        surveys: sink.surveys,
         survey_interval_s: pace.survey_interval.map(|interval| interval.as_secs_f64()),
         sampling_interval_s: if has_survey { pace.sampling_interval } else { Some(attributes.sampling()) }
             .map(|interval| interval.as_secs_f64()),
@@ -217,6 +272,12 @@ fn results(lines: &[Line]) -> String {
         "recall",
         "found after, s",
         "surveys",
+        "±10 % after, s",
+        "after 2 s (bounds)",
+        "99 % known after, s",
+        "first 3 s, ms",
+        "clears",
+        "targets lose: start, later %",
         "survey every, s",
         "samples every, s",
         "CPU %",
@@ -234,6 +295,12 @@ fn results(lines: &[Line]) -> String {
             share(line.recall),
             line.found_s.map_or_else(|| format!("not in {:.0}", line.simulated_s), |at| format!("{at:.1}")),
             line.found_surveys.map_or("-".into(), |surveys| surveys.to_string()),
+            line.tenth_s.map_or("-".into(), |at| format!("{at:.2}")),
+            line.after_two.map_or("-".into(), |[low, value, high]| format!("{value:.2} ({low:.2} to {high:.2})")),
+            line.exact_s.map_or("-".into(), |at| format!("{at:.1}")),
+            format!("{:.0}", line.start_ms),
+            line.clears.to_string(),
+            format!("{:.2}, {:.2}", line.lost_start_percent, line.lost_percent),
             number(line.survey_interval_s),
             number(line.sampling_interval_s),
             format!("{:.2}", line.cpu_percent),

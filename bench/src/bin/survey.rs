@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use isotherm_bench::large::{self, LargeMemory, SimulatedCpu};
+use isotherm_bench::large::{self, LargeMemory, Shape, SimulatedCpu};
 use isotherm_bench::{pairs, table};
 use isotherm_core::survey::{BLOCK_SIZE, SurveySettings};
 use isotherm_core::units::setting;
@@ -88,7 +88,8 @@ fn measure(size: u64, kind: Kind, surveys: usize) -> Result<Line> {
         Kind::Mixed => (size / 10, size / BLOCK_SIZE),
     };
     let cpu = SimulatedCpu::default();
-    let simulated = LargeMemory::new(size, hot, parts, false, cpu.clone()).context("no hot memory")?;
+    let simulated =
+        LargeMemory::new(Shape { size, hot, parts, ..Shape::default() }, cpu.clone()).context("no hot memory")?;
     let before = large::resident().map_err(anyhow::Error::from_boxed)?;
     let rng = Pcg64Mcg::seed_from_u64(1);
     let mut monitor = Monitor::new(Attributes::default(), rng, simulated.clone(), simulated, Nothing);
