@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use isotherm_core::{Allocation, Allocations, CallStack, MappingCall, StackFrame, StackId};
 
-use crate::batches::Batches;
-use crate::decode::{Kind, Rows};
+use crate::columns;
 use crate::id::StoredId;
 use crate::identities::Identities;
-use crate::source::Source;
 use crate::target::range;
 use crate::time::nanoseconds;
-use crate::{RecordError, columns};
 
 /// The columns of calls. The start of a process that is not counted from the boot (`from_boot`) is left out.
 pub(crate) fn to_columns(found: &Allocations, from_boot: bool) -> columns::Allocations {
@@ -42,83 +39,40 @@ pub(crate) fn to_columns(found: &Allocations, from_boot: bool) -> columns::Alloc
     }
 }
 
-/// The calls of a recording that mapped memory, in the order in which they were read. After an error there is no
-/// further one.
+/// The stacks that a recording has told so far.
+pub(crate) type Stacks = HashSet<StackId>;
+
+/// The calls that these columns hold. A stack that is missing, as in a damaged recording, is the stack of no call.
 ///
-/// A stack that is missing, as in a damaged recording, is the stack of no call.
-#[derive(Debug)]
-pub struct AllocationBatches {
-    /// `None` if the recording has no column for them.
-    batches: Option<Batches>,
-    reader: AllocationReader,
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn read(
+    found: columns::Allocations,
+    known: &mut Stacks,
+    identities: &Identities,
+) -> Result<Allocations, &'static str> {
+    let stacks: Vec<(StackId, CallStack)> = found.stacks.into_iter().map(stack).collect();
+    known.extend(stacks.iter().map(|(id, _)| *id));
+    let calls = found.calls.into_iter().filter_map(|found| call(found, known, identities).transpose());
+    let calls = calls.collect::<Result<_, _>>()?;
+    Ok(Allocations { time: Duration::from_nanos(found.time_ns), stacks, calls, lost: found.lost })
 }
 
-#[derive(Debug, Default)]
-struct AllocationReader {
-    /// The time of the last batch.
-    time: Duration,
-    identities: Identities,
-    stacks: HashSet<StackId>,
-}
-
-impl AllocationBatches {
-    pub(crate) fn new(source: Source) -> Self {
-        let batches = Batches::with(columns::ALLOCATIONS, source);
-        let batches = batches.map(|batches| batches.only(&columns::ALLOCATION_COLUMNS));
-        Self { batches, reader: AllocationReader::default() }
-    }
-}
-
-impl AllocationReader {
-    /// The calls in row `index`, if it has some.
-    fn read(&mut self, rows: &Rows, index: usize) -> Result<Option<Allocations>, &'static str> {
-        match rows.kind(index) {
-            Kind::Allocations => {
-                let found = rows.row(index).allocations.ok_or("the row of calls has none")?;
-                let time = Duration::from_nanos(found.time_ns);
-                if time < self.time {
-                    return Err("the time of calls goes backwards");
-                }
-                self.time = time;
-                let stacks: Vec<(StackId, CallStack)> = found.stacks.into_iter().map(stack).collect();
-                self.stacks.extend(stacks.iter().map(|(id, _)| *id));
-                let calls = found.calls.into_iter().filter_map(|call| self.call(call).transpose());
-                let calls = calls.collect::<Result<_, _>>()?;
-                Ok(Some(Allocations { time, stacks, calls, lost: found.lost }))
-            }
-            Kind::Target | Kind::Survey => {
-                self.identities.take(rows, index)?;
-                Ok(None)
-            }
-            Kind::Activity | Kind::Mark | Kind::Missed | Kind::Panel | Kind::Unknown => Ok(None),
-        }
-    }
-
-    /// The call; `None` if it is one, or of a target, that this version does not know.
-    fn call(&self, found: columns::Call) -> Result<Option<Allocation>, &'static str> {
-        let call = MappingCall::ALL.into_iter().find(|call| call.name() == &*found.call);
-        let (Some(call), Some(id)) = (call, StoredId::read(&found.id)?) else { return Ok(None) };
-        Ok(Some(Allocation {
-            time: Duration::from_nanos(found.time_ns),
-            target: self.identities.target(id),
-            call,
-            range: range(found.start, found.end)?,
-            stack: found.stack.filter(|stack| self.stacks.contains(stack)),
-        }))
-    }
+/// The call; `None` if it is one, or of a target, that this version does not know.
+fn call(found: columns::Call, known: &Stacks, identities: &Identities) -> Result<Option<Allocation>, &'static str> {
+    let call = MappingCall::ALL.into_iter().find(|call| call.name() == &*found.call);
+    let (Some(call), Some(id)) = (call, StoredId::read(&found.id)?) else { return Ok(None) };
+    Ok(Some(Allocation {
+        time: Duration::from_nanos(found.time_ns),
+        target: identities.target(id),
+        call,
+        range: range(found.start, found.end)?,
+        stack: found.stack.filter(|stack| known.contains(stack)),
+    }))
 }
 
 fn stack(found: columns::Stack) -> (StackId, CallStack) {
     let frames = found.frames.into_iter();
     let frames = frames.map(|columns::Frame { function, module, offset }| StackFrame { function, module, offset });
     (found.stack, frames.collect::<Arc<[_]>>())
-}
-
-impl Iterator for AllocationBatches {
-    type Item = Result<Allocations, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let reader = &mut self.reader;
-        self.batches.as_mut()?.find(|rows, index, _| reader.read(rows, index))
-    }
 }

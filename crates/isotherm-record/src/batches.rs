@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::RecordError;
+use crate::column::{Context, Wanted};
 use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
 use crate::shape::Refused;
@@ -12,8 +13,9 @@ use crate::source::Source;
 #[derive(Debug)]
 pub(crate) struct Batches {
     source: Source,
-    /// The indices of the columns that are read. `None` for all.
-    columns: Option<Vec<usize>>,
+    /// The columns that are read.
+    wanted: Wanted,
+    context: Context,
     /// The span that is being read.
     span: usize,
     /// The first byte of the next message.
@@ -32,20 +34,12 @@ struct Batch {
 }
 
 impl Batches {
-    pub(crate) fn new(source: Source) -> Self {
+    /// The rows with those columns that `is_wanted` is true for, by their paths ([`Wanted::of`]). Of the others,
+    /// optional ones read as null and lists as empty.
+    pub(crate) fn new(source: Source, is_wanted: &dyn Fn(&str) -> bool) -> Self {
         let at = source.spans.first().map_or(0, |span| span.start);
-        Self { at, span: 0, source, columns: None, batch: None }
-    }
-
-    /// The rows of a recording that has the column `name`. `None` if it has not: older versions wrote fewer columns.
-    pub(crate) fn with(name: &str, source: Source) -> Option<Self> {
-        source.schema.column_with_name(name).is_some().then(|| Self::new(source))
-    }
-
-    /// The same rows with these columns alone, which is faster. All others read as null.
-    pub(crate) fn only(self, names: &[&str]) -> Self {
-        let columns = names.iter().filter_map(|name| self.source.schema.index_of(name).ok()).collect();
-        Self { columns: Some(columns), ..self }
+        let wanted = Wanted::of(&source.fields, is_wanted);
+        Self { at, span: 0, source, wanted, context: Context::default(), batch: None }
     }
 
     /// The next row: its batch, and its place in it. After an error there is no further row.
@@ -137,14 +131,12 @@ impl Batches {
         };
         let body = message.body(file).map_err(fault)?;
         let flatbuffer = message.flatbuffer().map_err(fault)?;
-        let (schema, limits) = (&self.source.schema, self.source.limits);
-        let batch = decode::batch(flatbuffer, body, schema, self.columns.as_deref(), limits);
-        let batch = batch.map_err(|refused| match refused {
+        let Source { fields, limits, .. } = &self.source;
+        let batch = decode::batch(flatbuffer, &body, fields, &self.wanted, *limits, &mut self.context);
+        let (rows, count) = batch.map_err(|refused| match refused {
             Refused::Wrong(reason) => RecordError::damaged(path, at, reason),
             Refused::TooLarge(limit) => RecordError::TooLarge { path: path.to_path_buf(), at, part: "a batch", limit },
         })?;
-        let count = batch.num_rows();
-        let rows = Rows::new(batch).map_err(|reason| RecordError::damaged(path, at, reason))?;
         self.at = message.end();
         Ok(Batch { at, rows: Arc::new(rows), count, next: 0 })
     }

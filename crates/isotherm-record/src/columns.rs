@@ -8,6 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 
+use crate::column::Column;
 use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, table};
 
 /// The `kind` of a row that is one target in one snapshot.
@@ -17,21 +18,21 @@ pub(crate) const ACTIVITY: &str = "activity";
 /// The `kind` of a row that is one target in one survey.
 pub(crate) const SURVEY: &str = "survey";
 /// The columns that tell the times of snapshots and surveys.
-pub(crate) const TIME_COLUMNS: [&str; 3] = ["kind", "time_ns", SURVEY];
+pub(crate) const TIMES: [&str; 5] = ["kind", "time_ns", SURVEY, "survey.time_ns", "survey.interval_ns"];
 /// The `kind` of a row that is a mark.
 pub(crate) const MARK: &str = "mark";
-/// The columns of a row that is a mark.
-pub(crate) const MARK_COLUMNS: [&str; 3] = ["kind", "time_ns", MARK];
 /// The `kind` of a row that says what is missing.
 pub(crate) const MISSED: &str = "missed";
-/// The columns of a row that says what is missing.
-pub(crate) const MISSED_COLUMNS: [&str; 3] = ["kind", "time_ns", MISSED];
 /// The `kind` of a row that has calls that mapped memory.
 pub(crate) const ALLOCATIONS: &str = "allocations";
-/// The columns that calls are read from: their own, and those of rows that say which targets the calls are of.
-pub(crate) const ALLOCATION_COLUMNS: [&str; 5] = ["kind", "time_ns", "id", "target", ALLOCATIONS];
 /// The `kind` of a row that says how much memory is in use.
 pub(crate) const PANEL: &str = "panel";
+/// The column of the identity of a target.
+pub(crate) const ID: &str = "id";
+/// The column of mappings.
+pub(crate) const MAPPINGS: &str = "mappings";
+/// The column of what a survey found in blocks.
+pub(crate) const BLOCKS: &str = "survey.blocks";
 /// The column of regions.
 pub(crate) const REGIONS: &str = "regions";
 /// The column of what a snapshot took.
@@ -665,6 +666,13 @@ table! {
         "end" => end: u64,
         /// what was accessed within each window
         "within" => within: Vec<Estimate>,
+    }
+}
+
+impl RowReader {
+    /// The time in nanoseconds of the survey in row `index`, if that has one.
+    pub(crate) fn survey_time(&self, index: usize) -> Option<u64> {
+        self.survey.set(index).map(|survey| survey.time_ns.at(index))
     }
 }
 

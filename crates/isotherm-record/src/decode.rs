@@ -1,40 +1,33 @@
 //! Batches out of bytes, and rows out of batches.
 //!
-//! The checksums keep accidents away from Arrow's decoder, which panics at some batches that are wrong.
-//! [`crate::shape`] keeps malice away from it.
+//! The checksums keep accidents away from the decoder, [`crate::shape`] keeps malice away from it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, RecordBatch, StructArray};
-use arrow_buffer::Buffer;
 use arrow_ipc as ipc;
-use arrow_ipc::reader::RecordBatchDecoder;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Fields};
 
+use crate::column::{self, Column, Context, Wanted};
 use crate::columns;
 use crate::limits::Limits;
 use crate::shape::{self, Refused};
 use crate::table::{Read, Value};
 
-/// Decodes the message of a batch: all columns, or those with these indices.
+/// Decodes the message of a batch: its wanted columns. Returns the rows, and their number.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn batch(
     message: ipc::Message<'_>,
-    body: Vec<u8>,
-    schema: &SchemaRef,
-    columns: Option<&[usize]>,
+    body: &[u8],
+    fields: &Fields,
+    wanted: &Wanted,
     limits: Limits,
-) -> Result<RecordBatch, Refused> {
+    context: &mut Context,
+) -> Result<(Rows, usize), Refused> {
     let batch = message.header_as_record_batch().ok_or("a message is not a batch of rows")?;
-    shape::check(&batch, &body, schema.fields(), limits)?;
-    let version = message.version();
-    let (body, dictionaries) = (Buffer::from_vec(body), HashMap::new());
-    RecordBatchDecoder::try_new(&body, batch, Arc::clone(schema), &dictionaries, &version)
-        .and_then(|decoder| decoder.with_projection(columns).read_record_batch())
-        .map_err(|error| Refused::Wrong(format!("a batch cannot be decoded: {error}")))
+    shape::check(&batch, body, fields, limits)?;
+    let rows = column::decode(&batch, body, fields, wanted, context)?;
+    let count = usize::try_from(batch.length()).map_err(|_| "a batch has an impossible length")?;
+    Ok((Rows::new(rows)?, count))
 }
 
 /// What a row is.
@@ -60,14 +53,21 @@ impl Rows {
     ///
     /// # Errors
     /// When the columns are not those of the format.
-    pub(crate) fn new(batch: RecordBatch) -> Result<Self, &'static str> {
-        let rows: ArrayRef = Arc::new(StructArray::from(batch));
-        columns::Row::reader(Some(&rows)).map(Self)
+    fn new(rows: Column) -> Result<Self, &'static str> {
+        columns::Row::reader(Some(rows)).map(Self)
+    }
+
+    /// Checks whether `fields` are the columns of a recording.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub(crate) fn check(fields: &Fields) -> Result<(), &'static str> {
+        Self::new(Column::empty(&DataType::Struct(fields.clone()))).map(drop)
     }
 
     /// What row `index` is.
     pub(crate) fn kind(&self, index: usize) -> Kind {
-        match &*self.0.kind.at(index) {
+        match self.0.kind.text(index) {
             columns::TARGET => Kind::Target,
             columns::ACTIVITY => Kind::Activity,
             columns::SURVEY => Kind::Survey,
@@ -79,9 +79,9 @@ impl Rows {
         }
     }
 
-    /// Row `index`.
-    pub(crate) fn row(&self, index: usize) -> columns::Row {
-        self.0.at(index)
+    /// The columns.
+    pub(crate) fn columns(&self) -> &columns::RowReader {
+        &self.0
     }
 
     /// The identity in row `index`, and what the row says that the target is.
@@ -93,9 +93,26 @@ impl Rows {
     pub(crate) fn time_ns(&self, index: usize) -> u64 {
         self.0.time_ns.at(index)
     }
+}
 
-    /// The mappings that row `index` has.
-    pub(crate) fn mappings(&self, index: usize) -> Option<Vec<columns::Mapping>> {
-        self.0.mappings.at(index)
-    }
+/// The value of a row of its kind, which must not be null.
+macro_rules! of_kind {
+    ($($field:ident: $type:ident, $none:literal;)+) => {
+        impl columns::RowReader {
+            $(
+                pub(crate) fn $field(&self, index: usize) -> Result<columns::$type, &'static str> {
+                    self.$field.at(index).ok_or($none)
+                }
+            )+
+        }
+    };
+}
+
+of_kind! {
+    activity: Activity, "the row of an activity has none";
+    survey: Survey, "the row of a survey has none";
+    mark: Mark, "the row of a mark has none";
+    allocations: Allocations, "the row of calls has none";
+    missed: Missed, "the row of what is missing has nothing";
+    panel: Panel, "the row of a panel has none";
 }

@@ -7,7 +7,7 @@ use isotherm_core::Snapshot;
 use isotherm_core::survey::{PageSums, SurveySnapshot};
 
 use crate::batches::Batches;
-use crate::{Damage, Ending, Missed, MissedKind, RecordError, Recording, SnapshotRecord};
+use crate::{Damage, Ending, Missed, MissedKind, RecordError, Recording, SnapshotRecord, columns};
 
 /// What a recording holds, and what is missing.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ fn missing(recording: &Recording) -> Vec<Missing> {
     // The times of the first and the last row of each span.
     let mut times: Vec<Option<(u64, u64)>> = vec![None; damage.len() + 1];
     if !damage.is_empty() {
-        let mut batches = Batches::new(recording.source().clone());
+        let mut batches = Batches::new(recording.source().clone(), &|path| columns::TIMES.contains(&path));
         let mut note = |time: u64, span: usize| {
             if let Some(times) = times.get_mut(span) {
                 *times = Some((times.map_or(time, |(first, _)| first), time));

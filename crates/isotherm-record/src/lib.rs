@@ -8,11 +8,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod activities;
 mod activity;
 mod allocations;
 mod batches;
 mod check;
+mod column;
 mod columns;
 mod convert;
 mod decode;
@@ -20,6 +20,7 @@ mod described;
 mod encode;
 mod ending;
 mod error;
+mod events;
 mod examine;
 mod foreign;
 #[cfg(test)]
@@ -36,7 +37,6 @@ mod output;
 mod panel;
 mod permissions;
 mod reader;
-mod rows;
 mod schema;
 mod shape;
 mod snapshots;
@@ -48,29 +48,25 @@ mod target;
 mod time;
 mod writer;
 
-pub use activities::Activities;
-pub use allocations::AllocationBatches;
 pub use columns::column_table;
 pub use convert::{
     ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, recover,
 };
 pub use ending::Ending;
 pub use error::RecordError;
+pub use events::{Event, Events, Needs};
 pub use examine::{Condition, Examination, Missing, Punctuality, examine};
 pub use id::{identity, pid_column};
 pub use layout::Damage;
-pub use mark::{Mark, MarkText, Marks};
-pub use missed::{Missed, MissedKind, MissedRows, missed_words};
+pub use mark::{Mark, MarkText};
+pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{
     Activity, Budget, Cost, Header, Host, NotAfforded, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo,
     TargetInfos,
 };
-pub use panel::Panels;
 pub use permissions::permission_letters;
-pub use reader::Recording;
+pub use reader::{Items, Recording};
 pub use schema::Contents;
-pub use snapshots::Snapshots;
-pub use surveys::Surveys;
 pub use writer::{Recorder, recording_at};
 
 /// Compiles the example in the README.

@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use isotherm_core::{bytes_of, start_of};
 
-use crate::batches::Batches;
-use crate::decode::{Kind, Rows};
-use crate::source::Source;
+use crate::columns;
 use crate::time::nanoseconds;
-use crate::{RecordError, columns};
 
 /// A moment of a run that somebody gave a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,44 +59,13 @@ impl fmt::Display for MarkText {
     }
 }
 
-/// The marks of a recording, in the order of time. After an error there is no further one.
-#[derive(Debug)]
-pub struct Marks {
-    /// `None` if the recording has no column for marks.
-    batches: Option<Batches>,
-    /// The time of the last mark.
-    time: Duration,
-}
-
-impl Marks {
-    pub(crate) fn new(source: Source) -> Self {
-        let batches = Batches::with(columns::MARK, source);
-        Self { batches: batches.map(|batches| batches.only(&columns::MARK_COLUMNS)), time: Duration::ZERO }
-    }
-}
-
-/// The mark in row `index`, if it is one. `last` is the time of the mark before it.
-fn read(rows: &Rows, index: usize, last: &mut Duration) -> Result<Option<Mark>, &'static str> {
-    if rows.kind(index) != Kind::Mark {
-        return Ok(None);
-    }
-    let found = rows.row(index).mark.ok_or("the row of a mark has none")?;
+/// The mark that these columns hold.
+///
+/// # Errors
+/// When it has no text.
+pub(crate) fn read(found: columns::Mark) -> Result<Mark, &'static str> {
     let text = MarkText::new(&bytes_of(&found.text)).ok_or("a mark has no text")?;
-    let time = Duration::from_nanos(found.time_ns);
-    if time < *last {
-        return Err("the time of marks goes backwards");
-    }
-    *last = time;
-    Ok(Some(Mark { time, text }))
-}
-
-impl Iterator for Marks {
-    type Item = Result<Mark, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let Self { batches, time } = self;
-        batches.as_mut()?.find(|rows, index, _| read(rows, index, time))
-    }
+    Ok(Mark { time: Duration::from_nanos(found.time_ns), text })
 }
 
 #[cfg(test)]

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::batches::Batches;
-use crate::decode::{Kind, Rows};
-use crate::source::Source;
+use crate::columns;
 use crate::time::nanoseconds;
-use crate::{RecordError, columns};
 
 /// What can be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,43 +111,8 @@ impl Missed {
     }
 }
 
-/// What is missing from a recording, in the order of time. After an error there is no further item.
-#[derive(Debug)]
-pub struct MissedRows {
-    /// `None` if the recording does not tell.
-    batches: Option<Batches>,
-    /// The time of the last item.
-    time: Duration,
-}
-
-impl MissedRows {
-    pub(crate) fn new(source: Source) -> Self {
-        let batches = Batches::with(columns::MISSED, source);
-        Self { batches: batches.map(|batches| batches.only(&columns::MISSED_COLUMNS)), time: Duration::ZERO }
-    }
-}
-
-/// What is missing by row `index`, if it says so of a kind that this version knows. `last` is the time of the row
-/// before it.
-fn read(rows: &Rows, index: usize, last: &mut Duration) -> Result<Option<Missed>, &'static str> {
-    if rows.kind(index) != Kind::Missed {
-        return Ok(None);
-    }
-    let found = rows.row(index).missed.ok_or("the row of what is missing has nothing")?;
-    let time = Duration::from_nanos(found.time_ns);
-    if time < *last {
-        return Err("the time of what is missing goes backwards");
-    }
-    *last = time;
-    let kind = MissedKind::ALL.into_iter().find(|kind| kind.name() == &*found.kind);
-    Ok(kind.map(|kind| Missed { time, kind, count: found.count }))
-}
-
-impl Iterator for MissedRows {
-    type Item = Result<Missed, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let Self { batches, time } = self;
-        batches.as_mut()?.find(|rows, index, _| read(rows, index, time))
-    }
+/// What is missing by these columns. `None` if it is of a kind that this version does not know.
+pub(crate) fn read(found: &columns::Missed) -> Option<Missed> {
+    let kind = MissedKind::ALL.into_iter().find(|kind| kind.name() == &*found.kind)?;
+    Some(Missed { time: Duration::from_nanos(found.time_ns), kind, count: found.count })
 }

@@ -5,14 +5,11 @@ use std::time::Duration;
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};
 
-use crate::batches::Batches;
-use crate::decode::{Kind, Rows};
+use crate::columns;
 use crate::id::StoredId;
 use crate::identities::Identities;
-use crate::source::Source;
 use crate::target::range;
 use crate::time::nanoseconds;
-use crate::{RecordError, columns};
 
 /// The columns of a reading. The start of a process that is not counted from the boot (`from_boot`) is left out.
 pub(crate) fn to_column(found: &PanelSnapshot, from_boot: bool) -> columns::Panel {
@@ -46,7 +43,7 @@ pub(crate) fn to_column(found: &PanelSnapshot, from_boot: bool) -> columns::Pane
 ///
 /// # Errors
 /// What is wrong with it.
-fn read(found: columns::Panel, identities: &Identities) -> Result<PanelSnapshot, &'static str> {
+pub(crate) fn read(found: columns::Panel, identities: &Identities) -> Result<PanelSnapshot, &'static str> {
     let windows: Vec<u64> = WINDOWS.iter().copied().map(nanoseconds).collect();
     if found.windows_ns != windows {
         return Err("the panel has other windows than this version knows");
@@ -79,53 +76,4 @@ fn read(found: columns::Panel, identities: &Identities) -> Result<PanelSnapshot,
         total: estimates(&found.total)?,
         targets: targets.collect::<Result<_, _>>()?,
     })
-}
-
-/// The readings of the panel in a recording, in the order of time. After an error there is no further one.
-#[derive(Debug)]
-pub struct Panels {
-    /// `None` if the recording has no column for them.
-    batches: Option<Batches>,
-    /// The time of the last reading.
-    time: Duration,
-    identities: Identities,
-}
-
-impl Panels {
-    pub(crate) fn new(source: Source) -> Self {
-        let batches = Batches::with(columns::PANEL, source);
-        Self { batches, time: Duration::ZERO, identities: Identities::default() }
-    }
-}
-
-fn read_row(
-    rows: &Rows,
-    index: usize,
-    last: &mut Duration,
-    identities: &mut Identities,
-) -> Result<Option<PanelSnapshot>, &'static str> {
-    match rows.kind(index) {
-        Kind::Panel => {
-            let panel = read(rows.row(index).panel.ok_or("the row of a panel has none")?, identities)?;
-            if panel.time < *last {
-                return Err("the time of the panel goes backwards");
-            }
-            *last = panel.time;
-            Ok(Some(panel))
-        }
-        Kind::Target | Kind::Survey => {
-            identities.take(rows, index)?;
-            Ok(None)
-        }
-        Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Unknown => Ok(None),
-    }
-}
-
-impl Iterator for Panels {
-    type Item = Result<PanelSnapshot, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let Self { batches, time, identities } = self;
-        batches.as_mut()?.find(|rows, index, _| read_row(rows, index, time, identities))
-    }
 }

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
-use isotherm_core::sanitise;
+use arrow_schema::Fields;
+use isotherm_core::{Allocations, PanelSnapshot, sanitise};
 use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 
@@ -21,8 +20,8 @@ use crate::message::{Checksum, Fault, Found, Message, corrected_first, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
 use crate::{
-    Activities, AllocationBatches, Contents, FORMAT, Header, Marks, MissedRows, Panels, RecordError, Snapshots,
-    Surveys, columns, foreign,
+    Activity, Contents, Event, Events, FORMAT, Header, Mark, Missed, Needs, RecordError, SnapshotRecord, SurveyRecord,
+    columns, foreign,
 };
 
 /// A recording that is open for reading. Several passes over it are possible, also at the same time.
@@ -64,7 +63,7 @@ impl Recording {
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
         }
-        let (First { schema, header }, start, is_header_corrected) = match read_header(path, &file, len) {
+        let (First { fields, header }, start, is_header_corrected) = match read_header(path, &file, len) {
             Ok((first, start)) => (first, start, false),
             // What cannot be read says nothing of what is in the file.
             Err(error @ RecordError::Read { .. }) => return Err(error),
@@ -79,7 +78,7 @@ impl Recording {
         let read_error = |source| RecordError::Read { path: path.into(), offset: start, source };
         let Layout { spans, damage, ending } = layout(&file, start, len).map_err(read_error)?;
         let limits = Limits::new(max_memory);
-        let source = Source { file: Arc::new(file), path: path.into(), limits, schema, spans: spans.into() };
+        let source = Source { file: Arc::new(file), path: path.into(), limits, fields, spans: spans.into() };
         Ok(Self { source, header, ending, damage, is_header_corrected, len })
     }
 
@@ -127,23 +126,33 @@ impl Recording {
         &self.source.path
     }
 
-    /// All snapshots from the start, with one batch in memory at a time.
+    /// What is needed of it from the start, in the order of time, with one batch in memory at a time.
+    pub fn events(&self, needs: Needs) -> Events {
+        Events::new(self.source.clone(), needs)
+    }
+
+    /// The events of one kind.
+    fn only<T>(&self, needs: Needs, item: fn(Event) -> Option<T>) -> Items<T> {
+        Items { events: self.events(needs), item }
+    }
+
+    /// All snapshots.
     ///
     /// # Errors
-    /// None at present. Errors of reading come with the snapshots.
-    pub fn snapshots(&self) -> Result<Snapshots, RecordError> {
-        Ok(Snapshots::new(self.source.clone()))
+    /// None at present. Errors of reading come with the items.
+    pub fn snapshots(&self) -> Result<Items<SnapshotRecord>, RecordError> {
+        Ok(self.only(Needs::SNAPSHOTS, |event| if let Event::Snapshot(item) = event { Some(item) } else { None }))
     }
 
     /// The times of all snapshots and surveys, in the order of the file. A time may be repeated. Few other columns are
     /// read.
     pub(crate) fn times(&self) -> impl Iterator<Item = Result<Duration, RecordError>> {
-        let mut batches = Batches::new(self.source.clone()).only(&columns::TIME_COLUMNS);
+        let mut batches = Batches::new(self.source.clone(), &|path| columns::TIMES.contains(&path));
         std::iter::from_fn(move || {
             batches.find(|rows, index, _| {
                 Ok(match rows.kind(index) {
                     Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
-                    Kind::Survey => rows.row(index).survey.map(|survey| Duration::from_nanos(survey.time_ns)),
+                    Kind::Survey => rows.columns().survey_time(index).map(Duration::from_nanos),
                     Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => {
                         None
                     }
@@ -152,61 +161,57 @@ impl Recording {
         })
     }
 
-    /// All activities from the start, with one batch in memory at a time. Those of a recording without schemes tell
-    /// only how much memory is in use, if there are any.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the activities.
-    pub fn activities(&self) -> Result<Activities, RecordError> {
-        Ok(Activities::new(self.source.clone()))
-    }
-
-    /// All surveys from the start, with one batch in memory at a time. A recording without surveys has none.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the surveys.
-    pub fn surveys(&self) -> Result<Surveys, RecordError> {
-        Ok(Surveys::new(self.source.clone()))
-    }
-
-    /// All marks from the start, with one batch in memory at a time. A recording without marks has none.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the marks.
-    pub fn marks(&self) -> Result<Marks, RecordError> {
-        Ok(Marks::new(self.source.clone()))
-    }
-
-    /// All calls that mapped memory from the start, with one batch in memory at a time. A recording without call stacks
-    /// has none.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the calls.
-    pub fn allocations(&self) -> Result<AllocationBatches, RecordError> {
-        Ok(AllocationBatches::new(self.source.clone()))
-    }
-
-    /// What the recorder could not take in, from the start, with one batch in memory at a time. Recordings of older
-    /// versions do not tell.
+    /// All activities. Those of a recording without schemes tell only how much memory is in use, if there are any.
     ///
     /// # Errors
     /// None at present. Errors of reading come with the items.
-    pub fn missed(&self) -> Result<MissedRows, RecordError> {
-        Ok(MissedRows::new(self.source.clone()))
+    pub fn activities(&self) -> Result<Items<Activity>, RecordError> {
+        Ok(self.only(Needs::ACTIVITIES, |event| if let Event::Activity(item) = event { Some(item) } else { None }))
     }
 
-    /// How much memory was in use, about each second from the start, with one batch in memory at a time. A recording
-    /// without surveys has none.
+    /// All surveys. A recording without surveys has none.
     ///
     /// # Errors
-    /// None at present. Errors of reading come with the readings of the panel.
-    pub fn panels(&self) -> Result<Panels, RecordError> {
-        Ok(Panels::new(self.source.clone()))
+    /// None at present. Errors of reading come with the items.
+    pub fn surveys(&self) -> Result<Items<SurveyRecord>, RecordError> {
+        Ok(self.only(Needs::SURVEYS, |event| if let Event::Survey(item) = event { Some(item) } else { None }))
+    }
+
+    /// All marks.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the items.
+    pub fn marks(&self) -> Result<Items<Mark>, RecordError> {
+        Ok(self.only(Needs::MARKS, |event| if let Event::Mark(item) = event { Some(item) } else { None }))
+    }
+
+    /// All calls that mapped memory. A recording without call stacks has none.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the items.
+    pub fn allocations(&self) -> Result<Items<Allocations>, RecordError> {
+        Ok(self.only(Needs::ALLOCATIONS, |event| if let Event::Allocations(item) = event { Some(item) } else { None }))
+    }
+
+    /// What the recorder could not take in.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the items.
+    pub fn missed(&self) -> Result<Items<Missed>, RecordError> {
+        Ok(self.only(Needs::MISSED, |event| if let Event::Missed(item) = event { Some(item) } else { None }))
+    }
+
+    /// How much memory was in use, about each second. A recording without surveys does not tell.
+    ///
+    /// # Errors
+    /// None at present. Errors of reading come with the items.
+    pub fn panels(&self) -> Result<Items<PanelSnapshot>, RecordError> {
+        Ok(self.only(Needs::PANELS, |event| if let Event::Panel(item) = event { Some(item) } else { None }))
     }
 
     /// What the recording has a column for, be it used or not.
     pub fn contents(&self) -> Contents {
-        let has = |name: &str| self.source.schema.column_with_name(name).is_some();
+        let has = |name: &str| self.source.fields.find(name).is_some();
         Contents {
             activities: has(columns::ACTIVITY),
             surveys: has(columns::SURVEY),
@@ -217,9 +222,25 @@ impl Recording {
     }
 }
 
+/// The events of one kind, in the order of time. After an error there is no further one.
+#[derive(Debug)]
+pub struct Items<T> {
+    events: Events,
+    item: fn(Event) -> Option<T>,
+}
+
+impl<T> Iterator for Items<T> {
+    type Item = Result<T, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.item;
+        self.events.find_map(|event| event.map(item).transpose())
+    }
+}
+
 /// What the first message of a recording says.
 struct First {
-    schema: SchemaRef,
+    fields: Fields,
     header: Header,
 }
 
@@ -259,13 +280,11 @@ fn first(path: &Path, message: &Message) -> Result<First, RecordError> {
         return Err(RecordError::OtherFormat { path: path.into(), made_by: made_by(text), format });
     }
     message.check_head().map_err(|fault| fault.at(path, 0))?;
-    let schema = fields(&schema).map_err(damaged)?;
-    let schema = Arc::new(Schema::new(schema));
-    // A batch without rows shows whether the columns are those of the format.
-    Rows::new(RecordBatch::new_empty(Arc::clone(&schema))).map_err(damaged)?;
+    let fields = fields(&schema).map_err(damaged)?;
+    Rows::check(&fields).map_err(damaged)?;
     let header = serde_json::from_str(text);
     let header = header.map_err(|error| damaged(&format!("its header cannot be understood: {error}")))?;
-    Ok(First { schema, header })
+    Ok(First { fields, header })
 }
 
 /// The version of isotherm in the header of a format that is not known.

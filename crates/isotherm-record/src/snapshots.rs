@@ -1,37 +1,114 @@
-//! Reading a recording: its snapshots.
+//! Reading a recording: snapshots, which are gathered of the rows of targets.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use isotherm_core::{Mapping, RegionSnapshot, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
-use crate::rows::Rows;
-use crate::source::Source;
-use crate::{RecordError, Row, SnapshotRecord, TargetInfo, TargetInfos};
+use crate::id::StoredId;
+use crate::target::RawRow;
+use crate::{Row, SnapshotRecord, TargetInfo, TargetInfos};
 
-/// The snapshots of a recording, in the order of time. After an error there is no further one.
-///
-/// Snapshots share what a target is and its mappings, as long as these do not change.
-#[derive(Debug)]
-pub struct Snapshots {
-    rows: Rows,
-    /// The first row of the next snapshot.
-    next: Option<Result<Row, RecordError>>,
+/// The name of mappings that are not known, because the recording is damaged.
+const UNKNOWN: &str = "[unknown]";
+
+/// What earlier rows have said.
+#[derive(Debug, Default)]
+pub(crate) struct Targets {
+    known: HashMap<StoredId, Known>,
+    /// The time of the last row, in nanoseconds.
+    time_ns: u64,
     /// What the targets of the last snapshot were: shared as long as it stays the same.
     infos: TargetInfos,
 }
 
+#[derive(Debug)]
+struct Known {
+    info: Arc<TargetInfo>,
+    mappings: Arc<[Mapping]>,
+    /// The time of the last row of the target, in nanoseconds.
+    seen: u64,
+}
+
+impl Targets {
+    /// Fills in what earlier rows of the target have said. If those rows may be missing, what is not known is left
+    /// open: the target has no command, and its regions lie in mappings without a file.
+    pub(crate) fn complete(&mut self, mut raw: RawRow, after_gap: bool) -> Result<Row, &'static str> {
+        if raw.time_ns < self.time_ns {
+            return Err("time goes backwards");
+        }
+        if raw.time_ns > self.time_ns {
+            // A target that was missing in a snapshot begins anew.
+            let last = self.time_ns;
+            self.known.retain(|_, known| known.seen == last);
+            self.time_ns = raw.time_ns;
+        }
+        if after_gap && !self.known.contains_key(&raw.id) {
+            raw.info = raw.info.or_else(|| Some(Arc::default()));
+            raw.mappings = raw.mappings.or_else(|| Some(mappings_of(&raw.regions).into()));
+        }
+        let (info, mappings) = (raw.info, raw.mappings);
+        let before = self.known.remove(&raw.id);
+        let (info, mappings) = match before {
+            Some(known) => (info.unwrap_or(known.info), mappings.unwrap_or(known.mappings)),
+            None => (
+                info.ok_or("the first row of a target does not say what it is")?,
+                mappings.ok_or("the first row of a target has no mappings")?,
+            ),
+        };
+        let known = Known { info: Arc::clone(&info), mappings: Arc::clone(&mappings), seen: raw.time_ns };
+        self.known.insert(raw.id, known);
+        Ok(Row {
+            time: Duration::from_nanos(raw.time_ns),
+            aggregation: Duration::from_nanos(raw.aggregation_ns),
+            samples: raw.samples,
+            target: TargetSnapshot { id: raw.id.target(&info), regions: raw.regions, mappings },
+            info,
+            cost: raw.cost,
+        })
+    }
+}
+
+impl Targets {
+    /// What the targets are, shared with the last snapshot if nothing has changed.
+    fn share(&mut self, infos: Vec<(TargetId, Arc<TargetInfo>)>) -> TargetInfos {
+        let same =
+            |a: &(TargetId, Arc<TargetInfo>), b: &(TargetId, Arc<TargetInfo>)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
+        if self.infos.len() != infos.len() || !self.infos.iter().zip(&infos).all(|(a, b)| same(a, b)) {
+            self.infos = infos.into();
+        }
+        Arc::clone(&self.infos)
+    }
+}
+
+/// Mappings that hold these regions, where the mappings are not known.
+fn mappings_of(regions: &[RegionSnapshot]) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for region in regions {
+        let range = region.range;
+        match mappings.last_mut() {
+            Some(last) if last.range.end() == range.start() => {
+                last.range = AddrRange::new(last.range.start(), range.end()).unwrap_or(last.range);
+            }
+            _ => mappings.push(Mapping { name: UNKNOWN.into(), ..Mapping::anonymous(range) }),
+        }
+    }
+    mappings
+}
+
 /// A snapshot whose rows are being gathered.
-struct Gathered {
+#[derive(Debug)]
+pub(crate) struct GatheredSnapshot {
     record: SnapshotRecord,
     infos: Vec<(TargetId, Arc<TargetInfo>)>,
     targets: HashSet<TargetId>,
     /// The memory of its regions and mappings.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
-impl Gathered {
-    fn new(first: Row) -> Self {
+impl GatheredSnapshot {
+    pub(crate) fn new(first: Row) -> Self {
         let cost = first.cost.unwrap_or_default();
         let snapshot = Snapshot {
             time: first.time,
@@ -52,7 +129,7 @@ impl Gathered {
     }
 
     /// Whether `row` is of the same snapshot.
-    fn takes(&self, row: &Row) -> bool {
+    pub(crate) fn takes(&self, row: &Row) -> bool {
         let Snapshot { time, aggregation, samples, .. } = self.record.snapshot;
         // Only the first row of a snapshot has a cost. In a recording that was merged, recorders have snapshots at one
         // time.
@@ -61,52 +138,16 @@ impl Gathered {
             && !self.targets.contains(&row.target.id)
     }
 
-    fn add(&mut self, row: Row) {
+    pub(crate) fn add(&mut self, row: Row) {
         self.bytes += size_of_val::<[RegionSnapshot]>(&row.target.regions);
         self.bytes += size_of_val::<[Mapping]>(&row.target.mappings);
         self.targets.insert(row.target.id);
         self.infos.push((row.target.id, row.info));
         self.record.snapshot.targets.push(row.target);
     }
-}
 
-impl Snapshots {
-    pub(crate) fn new(source: Source) -> Self {
-        let mut rows = Rows::new(source);
-        let next = rows.next();
-        Self { rows, next, infos: Arc::default() }
-    }
-
-    /// What the targets are, shared with the last snapshot if nothing has changed.
-    fn share(&mut self, infos: Vec<(TargetId, Arc<TargetInfo>)>) -> TargetInfos {
-        let same =
-            |a: &(TargetId, Arc<TargetInfo>), b: &(TargetId, Arc<TargetInfo>)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
-        if self.infos.len() != infos.len() || !self.infos.iter().zip(&infos).all(|(a, b)| same(a, b)) {
-            self.infos = infos.into();
-        }
-        Arc::clone(&self.infos)
-    }
-}
-
-impl Iterator for Snapshots {
-    type Item = Result<SnapshotRecord, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut gathered = match self.next.take()? {
-            Ok(row) => Gathered::new(row),
-            Err(error) => return Some(Err(error)),
-        };
-        self.next = loop {
-            match self.rows.next() {
-                Some(Ok(row)) if gathered.takes(&row) => gathered.add(row),
-                next => break next,
-            }
-            let batches = self.rows.batches();
-            if gathered.bytes as u64 > batches.most_bytes() {
-                return Some(Err(batches.too_large("a snapshot")));
-            }
-        };
-        let infos = self.share(gathered.infos);
-        Some(Ok(SnapshotRecord { infos, ..gathered.record }))
+    /// The snapshot, when it has all of its rows.
+    pub(crate) fn finish(self, targets: &mut Targets) -> SnapshotRecord {
+        SnapshotRecord { infos: targets.share(self.infos), ..self.record }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
+use arrow_schema::Fields;
 
 use crate::limits::Limits;
 
@@ -17,7 +17,7 @@ pub(crate) struct Source {
     /// How much memory its parts may take.
     pub(crate) limits: Limits,
     /// The columns of the file.
-    pub(crate) schema: SchemaRef,
+    pub(crate) fields: Fields,
     /// Where the whole messages are, as ranges of bytes. Between two ranges the file is damaged.
     pub(crate) spans: Arc<[Range<u64>]>,
 }

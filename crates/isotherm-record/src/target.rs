@@ -6,7 +6,10 @@ use isotherm_core::{
     AddrRange, LONGEST_NAME, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId, bytes_of, start_of,
 };
 
+use crate::columns::RowReader;
+use crate::events::Said;
 use crate::id::StoredId;
+use crate::table::Read;
 use crate::{Cost, NotAfforded, TargetInfo, check, columns, permissions};
 
 /// A row of a target as it is in a batch: what has not changed is left out.
@@ -16,37 +19,52 @@ pub(crate) struct RawRow {
     pub(crate) aggregation_ns: u64,
     pub(crate) samples: u32,
     pub(crate) id: StoredId,
-    pub(crate) info: Option<TargetInfo>,
-    pub(crate) mappings: Option<Vec<Mapping>>,
+    pub(crate) info: Option<Arc<TargetInfo>>,
+    pub(crate) mappings: Option<Arc<[Mapping]>>,
     pub(crate) regions: Vec<RegionSnapshot>,
     pub(crate) cost: Option<Cost>,
 }
 
 impl RawRow {
-    /// The row that these columns hold; `None` if its target is of a type that this version does not know.
+    /// The row that these columns hold, with its regions or without.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn read(row: columns::Row) -> Result<Option<Self>, &'static str> {
-        let Some(id) = StoredId::read(&row.id.ok_or("the row of a target has no identity")?)? else {
-            return Ok(None);
-        };
-        let samples = row.samples.ok_or("the row of a target has no number of samples")?;
-        let mappings = row.mappings.map(mappings).transpose()?;
-        let regions = row.regions.ok_or("the row of a target has no regions")?;
-        let regions: Vec<_> = regions.iter().map(region).collect::<Result<_, _>>()?;
-        check::regions(&regions, samples)?;
-        Ok(Some(Self {
-            time_ns: row.time_ns,
-            aggregation_ns: row.aggregation_ns.ok_or("the row of a target has no aggregation interval")?,
+    pub(crate) fn read(
+        row: &RowReader,
+        index: usize,
+        (id, info, mappings): Said,
+        with_regions: bool,
+    ) -> Result<Self, &'static str> {
+        let samples = row.samples.at(index).ok_or("the row of a target has no number of samples")?;
+        let mut regions = Vec::new();
+        if with_regions {
+            let lists = row.regions.set(index).ok_or("the row of a target has no regions")?;
+            lists.entries(index).try_for_each(|found| region(&found).map(|region| regions.push(region)))?;
+            check::regions(&regions, samples)?;
+        }
+        Ok(Self {
+            time_ns: row.time_ns.at(index),
+            aggregation_ns: row.aggregation_ns.at(index).ok_or("the row of a target has no aggregation interval")?,
             samples,
             id,
-            info: row.target.map(TargetInfo::from),
+            info,
             mappings,
             regions,
-            cost: row.cost.map(Cost::from),
-        }))
+            cost: row.cost.at(index).map(Cost::from),
+        })
     }
+}
+
+/// What row `index` says of its target. `None` if that is of a type that this version does not know.
+///
+/// # Errors
+/// What is wrong with it: `missing` if it has no identity.
+pub(crate) fn description(row: &RowReader, index: usize, missing: &'static str) -> Result<Option<Said>, &'static str> {
+    let Some(id) = StoredId::read(&row.id.at(index).ok_or(missing)?)? else { return Ok(None) };
+    let info = row.target.at(index).map(|info| Arc::new(TargetInfo::from(info)));
+    let mappings = row.mappings.at(index).map(mappings).transpose()?.map(Arc::from);
+    Ok(Some((id, info, mappings)))
 }
 
 /// The columns of mappings of `target`.
@@ -65,7 +83,7 @@ pub(crate) fn mapping_columns(target: TargetId, mappings: &[Mapping]) -> Vec<col
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) fn mappings(found: Vec<columns::Mapping>) -> Result<Vec<Mapping>, &'static str> {
+fn mappings(found: Vec<columns::Mapping>) -> Result<Vec<Mapping>, &'static str> {
     let mappings: Vec<Mapping> = found.into_iter().map(mapping).collect::<Result<_, _>>()?;
     check::mappings(&mappings)?;
     Ok(mappings)

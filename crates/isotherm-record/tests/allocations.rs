@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use isotherm_core::{AddrRange, Allocation, Allocations, MappingCall, StackFrame, TargetId};
-use isotherm_record::{
-    AllocationBatches, Contents, Cut, Format, RecordError, Recorder, Recording, convert, cut, examine,
-};
+use isotherm_record::{Contents, Cut, Format, Items, RecordError, Recorder, Recording, convert, cut, examine};
 
 const ALLOCATIONS: Contents =
     Contents { activities: false, surveys: false, live: false, marks: false, allocations: true };
@@ -60,7 +58,7 @@ fn recorded(name: &str) -> (tempfile::TempDir, std::path::PathBuf) {
 
 fn calls_of(path: &std::path::Path) -> Vec<Allocations> {
     let recording = Recording::open(path).unwrap();
-    let all: AllocationBatches = recording.allocations().unwrap();
+    let all: Items<Allocations> = recording.allocations().unwrap();
     all.collect::<Result<_, RecordError>>().unwrap()
 }
 

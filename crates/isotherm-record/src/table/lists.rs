@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, ListArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field};
 
 use super::{Build, Description, OTHER_TYPE, Read, Value};
+use crate::column::{Column, Values};
 
 impl<T: Value> Value for Vec<T> {
     type Builder = Lists<T::Builder>;
@@ -60,21 +60,33 @@ impl<T: Value, B: Build<Value = T>> Build for Lists<B> {
 /// Reads lists.
 #[derive(Debug)]
 pub(crate) struct ListReader<R> {
-    offsets: OffsetBuffer<i32>,
-    entries: R,
+    /// `None` if the lists were not wanted, and are empty.
+    lists: Option<(Vec<usize>, R)>,
+}
+
+impl<R: Read> ListReader<R> {
+    /// The entries of the list in row `index`.
+    pub(crate) fn entries(&self, index: usize) -> impl Iterator<Item = R::Value> {
+        // The offsets do not decrease, and do not exceed the number of entries.
+        let lists = self.lists.iter().map(move |(offsets, entries)| (offsets[index]..offsets[index + 1], entries));
+        lists.flat_map(|(range, entries)| range.map(|entry| entries.at(entry)))
+    }
 }
 
 impl<T: Value<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
     type Value = Vec<T>;
 
-    fn of(column: &ArrayRef) -> Result<Self, &'static str> {
-        let lists: &ListArray = column.as_list_opt().ok_or(OTHER_TYPE)?;
-        Ok(Self { offsets: lists.offsets().clone(), entries: T::reader(Some(lists.values()))? })
+    fn of(column: Column) -> Result<Self, &'static str> {
+        let lists = match column.values {
+            Values::Nothing => None,
+            Values::List { offsets, entries } => Some((offsets, T::reader(Some(*entries))?)),
+            _ => return Err(OTHER_TYPE),
+        };
+        Ok(Self { lists })
     }
 
     fn at(&self, index: usize) -> Vec<R::Value> {
-        // Arrow has checked that the offsets do not decrease, and do not exceed the number of entries.
-        let (start, end) = (self.offsets[index] as usize, self.offsets[index + 1] as usize);
-        (start..end).map(|entry| self.entries.at(entry)).collect()
+        let Some((offsets, entries)) = &self.lists else { return Vec::new() };
+        (offsets[index]..offsets[index + 1]).map(|entry| entries.at(entry)).collect()
     }
 }

@@ -5,7 +5,7 @@
 //! `docs/recording.md`.
 //!
 //! A reader finds a column by its name. It ignores columns that are not declared. A column of type `Option` may be
-//! missing, and then reads as null.
+//! missing, and then reads as null. Of a column that was not wanted, an `Option` reads as null and a list as empty.
 
 mod description;
 mod lists;
@@ -15,10 +15,11 @@ mod select;
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_array::{ArrayRef, StructArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Fields};
+
+use crate::column::{Column, Values};
 
 pub(crate) use description::Description;
 pub(crate) use select::only;
@@ -50,9 +51,13 @@ pub(crate) trait Value: Sized {
     ///
     /// # Errors
     /// Says why the column cannot be read.
-    fn reader(column: Option<&ArrayRef>) -> Result<Self::Reader, &'static str> {
+    fn reader(column: Option<Column>) -> Result<Self::Reader, &'static str> {
         let column = column.ok_or(MISSING)?;
-        if column.null_count() > 0 { Err(NULLS) } else { Self::Reader::of(column) }
+        if column.nulls.is_some() || matches!(column.values, Values::Null) {
+            Err(NULLS)
+        } else {
+            Self::Reader::of(column)
+        }
     }
 }
 
@@ -80,7 +85,7 @@ pub(crate) trait Read: Sized {
     ///
     /// # Errors
     /// Says why the column cannot be read.
-    fn of(column: &ArrayRef) -> Result<Self, &'static str>;
+    fn of(column: Column) -> Result<Self, &'static str>;
 
     /// The value in row `index`. The row must exist, and its value must not be null.
     fn at(&self, index: usize) -> Self::Value;
@@ -98,8 +103,8 @@ pub(crate) fn structs<T: Table>(columns: Vec<ArrayRef>, nulls: Option<NullBuffer
 }
 
 /// The columns of a struct column.
-pub(crate) fn columns_of(column: &ArrayRef) -> Result<&StructArray, &'static str> {
-    column.as_struct_opt().ok_or(OTHER_TYPE)
+pub(crate) fn columns_of(column: Column) -> Result<Column, &'static str> {
+    if matches!(column.values, Values::Struct { .. }) { Ok(column) } else { Err(OTHER_TYPE) }
 }
 
 /// Declares a table: a struct whose fields are its columns, in their order. The doc comment of a field is the
@@ -180,9 +185,9 @@ macro_rules! table {
         impl Read for $reader {
             type Value = $table;
 
-            fn of(column: &ArrayRef) -> Result<Self, &'static str> {
-                let columns = columns_of(column)?;
-                Ok(Self { $( $field: <$type>::reader(columns.column_by_name($column))?, )+ })
+            fn of(column: Column) -> Result<Self, &'static str> {
+                let mut columns = columns_of(column)?;
+                Ok(Self { $( $field: <$type>::reader(columns.take($column))?, )+ })
             }
 
             fn at(&self, index: usize) -> $table {

@@ -1,10 +1,11 @@
 //! Columns that may be null or missing.
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType};
 
 use super::{Build, Description, Read, Value};
+use crate::column::{Column, Values};
 
 impl<T: Value> Value for Option<T> {
     type Builder = Nullable<T::Builder>;
@@ -23,7 +24,7 @@ impl<T: Value> Value for Option<T> {
         T::type_name()
     }
 
-    fn reader(column: Option<&ArrayRef>) -> Result<Self::Reader, &'static str> {
+    fn reader(column: Option<Column>) -> Result<Self::Reader, &'static str> {
         column.map_or(Ok(NullableReader { nulls: None, values: None }), NullableReader::of)
     }
 }
@@ -59,25 +60,30 @@ impl<B: Build> Build for Nullable<B> {
 #[derive(Debug)]
 pub(crate) struct NullableReader<R> {
     nulls: Option<NullBuffer>,
-    /// `None` if the file does not have the column.
+    /// `None` if the file does not have the column, it is not wanted, or all of it is null.
     values: Option<R>,
 }
 
 impl<R> NullableReader<R> {
-    /// Whether the value in row `index` is not null.
-    pub(crate) fn is_set(&self, index: usize) -> bool {
-        self.values.is_some() && self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(index))
+    /// The reader of the value in row `index`, if it is not null.
+    pub(crate) fn set(&self, index: usize) -> Option<&R> {
+        self.values.as_ref().filter(|_| self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(index)))
     }
 }
 
 impl<R: Read> Read for NullableReader<R> {
     type Value = Option<R::Value>;
 
-    fn of(column: &ArrayRef) -> Result<Self, &'static str> {
-        Ok(Self { nulls: column.nulls().cloned(), values: Some(R::of(column)?) })
+    fn of(mut column: Column) -> Result<Self, &'static str> {
+        let nulls = column.nulls.take();
+        let values = match column.values {
+            Values::Nothing | Values::Null => None,
+            _ => Some(R::of(column)?),
+        };
+        Ok(Self { nulls, values })
     }
 
     fn at(&self, index: usize) -> Option<R::Value> {
-        if self.is_set(index) { self.values.as_ref().map(|values| values.at(index)) } else { None }
+        self.set(index).map(|values| values.at(index))
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
-use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{ArrowError, DataType};
 
 use super::{Build, OTHER_TYPE, Read, Value};
+use crate::column::{Column, Values};
 
 macro_rules! number {
-    ($type:ty, $arrow:ty, $name:literal) => {
+    ($type:ty, $arrow:ty, $values:ident, $name:literal) => {
         impl Value for $type {
             type Builder = Vec<$type>;
-            type Reader = PrimitiveArray<$arrow>;
+            type Reader = Vec<$type>;
 
             fn data_type() -> DataType {
                 <$arrow>::DATA_TYPE
@@ -42,29 +42,32 @@ macro_rules! number {
             }
         }
 
-        impl Read for PrimitiveArray<$arrow> {
+        impl Read for Vec<$type> {
             type Value = $type;
 
-            fn of(column: &ArrayRef) -> Result<Self, &'static str> {
-                column.as_primitive_opt::<$arrow>().cloned().ok_or(OTHER_TYPE)
+            fn of(column: Column) -> Result<Self, &'static str> {
+                match column.values {
+                    Values::$values(values) => Ok(values),
+                    _ => Err(OTHER_TYPE),
+                }
             }
 
             fn at(&self, index: usize) -> $type {
-                self.value(index)
+                self[index]
             }
         }
     };
 }
 
-number!(u64, UInt64Type, "uint64");
-number!(u32, UInt32Type, "uint32");
-number!(u16, UInt16Type, "uint16");
-number!(i32, Int32Type, "int32");
-number!(f64, Float64Type, "double");
+number!(u64, UInt64Type, U64, "uint64");
+number!(u32, UInt32Type, U32, "uint32");
+number!(u16, UInt16Type, U16, "uint16");
+number!(i32, Int32Type, I32, "int32");
+number!(f64, Float64Type, F64, "double");
 
 impl Value for bool {
     type Builder = Vec<bool>;
-    type Reader = BooleanArray;
+    type Reader = BooleanBuffer;
 
     fn data_type() -> DataType {
         DataType::Boolean
@@ -91,11 +94,14 @@ impl Build for Vec<bool> {
     }
 }
 
-impl Read for BooleanArray {
+impl Read for BooleanBuffer {
     type Value = bool;
 
-    fn of(column: &ArrayRef) -> Result<Self, &'static str> {
-        column.as_boolean_opt().cloned().ok_or(OTHER_TYPE)
+    fn of(column: Column) -> Result<Self, &'static str> {
+        match column.values {
+            Values::Bool(values) => Ok(values),
+            _ => Err(OTHER_TYPE),
+        }
     }
 
     fn at(&self, index: usize) -> bool {
@@ -105,7 +111,7 @@ impl Read for BooleanArray {
 
 impl Value for Arc<str> {
     type Builder = StringBuilder;
-    type Reader = StringArray;
+    type Reader = Texts;
 
     fn data_type() -> DataType {
         DataType::Utf8
@@ -133,14 +139,32 @@ impl Build for StringBuilder {
     }
 }
 
-impl Read for StringArray {
+/// Reads texts.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    offsets: Vec<usize>,
+    text: String,
+}
+
+impl Texts {
+    /// The text in row `index`.
+    pub(crate) fn text(&self, index: usize) -> &str {
+        // The offsets do not decrease, and are those of characters.
+        &self.text[self.offsets[index]..self.offsets[index + 1]]
+    }
+}
+
+impl Read for Texts {
     type Value = Arc<str>;
 
-    fn of(column: &ArrayRef) -> Result<Self, &'static str> {
-        column.as_string_opt().cloned().ok_or(OTHER_TYPE)
+    fn of(column: Column) -> Result<Self, &'static str> {
+        match column.values {
+            Values::Utf8 { offsets, text } => Ok(Self { offsets, text }),
+            _ => Err(OTHER_TYPE),
+        }
     }
 
     fn at(&self, index: usize) -> Arc<str> {
-        self.value(index).into()
+        self.text(index).into()
     }
 }
