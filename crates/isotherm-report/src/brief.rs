@@ -1,12 +1,13 @@
 //! Targets that only surveys have found: they lived between two snapshots.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isotherm_core::TargetId;
 use isotherm_record::{SurveyRecord, TargetInfo, pid_column};
 
 use crate::course::Course;
+use crate::groups::Grouping;
 use crate::source::Selection;
 use crate::summary::{Summary, TargetTemperature, Temperature};
 use crate::surveys::selected;
@@ -17,16 +18,13 @@ pub(crate) struct Brief {
     targets: BTreeMap<TargetId, (Arc<TargetInfo>, Course)>,
     /// Those of groups, by their places.
     groups: BTreeMap<usize, Course>,
-    /// The targets with snapshots.
-    known: Option<HashSet<TargetId>>,
 }
 
 impl Brief {
     /// Takes in a survey.
-    pub(crate) fn add(&mut self, record: &SurveyRecord, selection: &Selection, summary: &Summary) {
+    pub(crate) fn add(&mut self, record: &SurveyRecord, selection: &Selection, grouping: &Grouping) {
         let survey = &record.survey;
-        let known = self.known.get_or_insert_with(|| summary.targets.iter().map(|target| target.id).collect());
-        let is_brief = |id: TargetId| selection.holds_target(id) && !known.contains(&id);
+        let is_brief = |id: TargetId| selection.holds_target(id) && !grouping.is_sampled(id);
         let brief = record.described().filter(|(found, _)| selection.holds_time(survey.time) && is_brief(found.id));
         for (found, described) in brief {
             let present = Some(selected(found, selection.address).0.present).filter(|bytes| *bytes > 0);
@@ -35,7 +33,7 @@ impl Brief {
                 *info = described;
             }
             course.add(survey.time, survey.interval, present);
-            if let Some(nth) = summary.grouping.of_target(found.id) {
+            if let Some(nth) = grouping.of_target(found.id) {
                 self.groups.entry(nth).or_default().add(survey.time, survey.interval, present);
             }
         }

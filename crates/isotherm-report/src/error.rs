@@ -74,14 +74,14 @@ pub enum ReportError {
         measure: Measure,
     },
     /// The report does not exist in this format.
-    #[error("the {} report has no {} format; {fix}", kind.name(), format.name())]
+    #[error(
+        "there is no {} of the report {}; use --format {}", format.name(), kind.name(), formats(*kind)
+    )]
     Unsupported {
         /// The kind of the report.
         kind: Kind,
         /// The format.
         format: Format,
-        /// How to fix it.
-        fix: &'static str,
     },
     /// The report cannot be written.
     #[error("cannot write the report")]
@@ -94,5 +94,14 @@ pub enum ReportError {
 impl From<serde_json::Error> for ReportError {
     fn from(error: serde_json::Error) -> Self {
         Self::Write(error.into())
+    }
+}
+
+/// The formats of a report in words: `text or json`.
+fn formats(kind: Kind) -> String {
+    let names: Vec<&str> = kind.formats().iter().map(|format| format.name()).collect();
+    match &names[..] {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        names => names.concat(),
     }
 }

@@ -13,12 +13,16 @@ use crate::summary::{Summary, Temperature, UsedMemory};
 use crate::wss::mappings::{self, MappingWss};
 use crate::wss::{Basis, Total, Wss};
 
-/// Adds it to a summary of the same selection.
+/// Adds it to a summary of the same selection, whose working set is `wss`.
 ///
 /// # Errors
 /// If the source cannot be read.
-pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
-    let wss = Wss::new(source, selection, None)?;
+pub(crate) fn add(
+    summary: &mut Summary,
+    wss: &Wss,
+    source: &dyn Source,
+    selection: &Selection,
+) -> Result<(), ReportError> {
     let (Basis::Survey, Some(median), Some(percentiles)) = (wss.basis, wss.median(), wss.percentiles()) else {
         return Ok(());
     };
@@ -46,7 +50,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
         }
     }
     let mut names: HashMap<String, Course> = HashMap::new();
-    mappings::each(&wss, source, selection, |_, (time, span), mappings| {
+    mappings::each(wss, source, selection, |_, (time, span), mappings| {
         for MappingWss { mapping, bytes, .. } in mappings {
             let name = shown_name(&mapping.label()).to_owned();
             names.entry(name).or_default().add(time, span, Some(*bytes));

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::PageSums;
+use isotherm_core::survey::{PageSums, SurveySnapshot};
 use isotherm_core::units;
-use isotherm_record::missed_words;
+use isotherm_record::{MissedKind, Needs, missed_words};
 
 use crate::ReportError;
 use crate::escape::sanitise;
 use crate::measure::Measure;
 use crate::pace::{Pace, Pacing};
 use crate::punctuality::Punctuality;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, Visit, is_surveyed, walk};
 use crate::surveys::selected;
 
 /// With a lower share of samples that found an access, samples say little.
@@ -43,62 +43,87 @@ pub(crate) struct Evidence {
     has_panel: bool,
     pacing: Pacing,
     punctuality: Punctuality,
-    /// What is missing from the recording, in words.
-    missed: Option<String>,
-}
-
-/// What is missing from the selected time of a recording, in words. It is the first line of every report.
-///
-/// # Errors
-/// If the source cannot be read.
-pub(crate) fn missed(source: &dyn Source, selection: &Selection) -> Result<Option<String>, ReportError> {
-    let mut counts = BTreeMap::new();
-    for missed in source.missed().map_err(ReportError::Source)? {
-        let missed = missed.map_err(ReportError::Source)?;
-        if selection.holds_time(missed.time) {
-            *counts.entry(missed.kind).or_default() += missed.count;
-        }
-    }
-    Ok(missed_words(&counts))
+    /// What is missing from the recording, by kind.
+    missed: BTreeMap<MissedKind, u64>,
+    selection: Selection,
+    /// Whether it takes in samples.
+    sampled: bool,
 }
 
 impl Evidence {
+    /// That of a selection, before its walk. Without surveys samples are evidence, too, and a heatmap may need to know
+    /// how much they say: then they are `needed`.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub(crate) fn new(source: &dyn Source, selection: &Selection, needed: bool) -> Result<Self, ReportError> {
+        Ok(Self {
+            pacing: Pacing::new(source.header().budget.map(|budget| budget.cpu)),
+            punctuality: Punctuality::new(&source.header().probe),
+            selection: selection.clone(),
+            sampled: needed || !is_surveyed(source)?,
+            ..Self::default()
+        })
+    }
+
     /// The evidence of a selection, in one walk.
     ///
     /// # Errors
     /// If the source cannot be read or has nothing in the selection.
     pub(crate) fn of(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let mut evidence = Self {
-            pacing: Pacing::new(source.header().budget.map(|budget| budget.cpu)),
-            punctuality: Punctuality::new(&source.header().probe),
-            missed: missed(source, selection)?,
-            ..Self::default()
-        };
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let survey = record.map_err(ReportError::Source)?.survey;
-            evidence.first.get_or_insert(survey.time);
-            if !selection.holds_time(survey.time) {
-                continue;
+        let mut evidence = Self::new(source, selection, true)?;
+        let walked = walk(source, selection, &mut [&mut evidence]);
+        evidence.suffices(walked).map(|()| evidence)
+    }
+
+    /// The result of a walk of a report that may be on surveys alone: such a recording has no snapshots.
+    ///
+    /// # Errors
+    /// That of the walk, if there are no surveys.
+    pub(crate) fn suffices(&self, walked: Result<(), ReportError>) -> Result<(), ReportError> {
+        match walked {
+            Err(ReportError::NothingRecorded { .. }) if self.first.is_some() => Ok(()),
+            walked => walked,
+        }
+    }
+
+    fn add_survey(&mut self, survey: &SurveySnapshot) {
+        self.first.get_or_insert(survey.time);
+        if !self.selection.holds_time(survey.time) {
+            return;
+        }
+        self.pacing.survey(survey.interval);
+        self.surveys += u64::from(!survey.interval.is_zero());
+        self.last = PageSums::default();
+        for target in survey.targets.iter().filter(|target| self.selection.holds_target(target.id)) {
+            self.last.add(&selected(target, self.selection.address).0);
+        }
+        self.unobservable += self.last.unobservable as f64;
+        self.present += self.last.present as f64;
+        if survey.left_out.is_some() {
+            self.left_out = survey.left_out.clone();
+        }
+    }
+
+    fn add_row(&mut self, visit: &Visit<'_>) {
+        self.pacing.add(visit);
+        self.punctuality.add(visit);
+        if !visit.chosen || !self.sampled {
+            return;
+        }
+        let samples = visit.row.samples;
+        for region in &visit.row.target.regions {
+            if visit.clip(region.range).is_some() {
+                let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
+                self.taken += f64::from(region.nr_samples) * observed;
+                self.hits += f64::from(region.nr_samples) * region.access_rate(samples).min(observed);
             }
-            evidence.pacing.survey(survey.interval);
-            evidence.surveys += u64::from(!survey.interval.is_zero());
-            evidence.last = PageSums::default();
-            for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
-                evidence.last.add(&selected(target, selection.address).0);
-            }
-            evidence.unobservable += evidence.last.unobservable as f64;
-            evidence.present += evidence.last.present as f64;
-            evidence.left_out = survey.left_out.or(evidence.left_out);
         }
-        for panel in source.panels().map_err(ReportError::Source)? {
-            let time = panel.map_err(ReportError::Source)?.time;
-            evidence.has_panel |= selection.address.is_none() && selection.holds_time(time);
-        }
-        match walk(source, selection, &mut [&mut evidence]) {
-            // A recording of surveys alone has no snapshots.
-            Err(ReportError::NothingRecorded { .. }) if evidence.first.is_some() => Ok(evidence),
-            other => other.map(|()| evidence),
-        }
+    }
+
+    /// What is missing from the selected time, in words. It is the first line of every report.
+    pub(crate) fn missed(&self) -> Option<String> {
+        missed_words(&self.missed)
     }
 
     /// How often the recording surveyed and sampled, and what that cost.
@@ -139,7 +164,7 @@ impl Evidence {
 
     /// What a reader has to know if something is missing, or if the monitor got too little CPU time.
     pub(crate) fn of_monitoring(&self) -> impl Iterator<Item = String> {
-        self.missed.clone().into_iter().chain(self.punctuality.warning(self.has_intervals()))
+        self.missed().into_iter().chain(self.punctuality.warning(self.has_intervals()))
     }
 
     fn little(&self) -> Option<String> {
@@ -193,20 +218,23 @@ impl Evidence {
     }
 }
 
-impl View for Evidence {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
-        self.pacing.add(visit)?;
-        self.punctuality.add(visit)?;
-        if !visit.chosen {
-            return Ok(());
-        }
-        let samples = visit.row.samples;
-        for region in &visit.row.target.regions {
-            if visit.clip(region.range).is_some() {
-                let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
-                self.taken += f64::from(region.nr_samples) * observed;
-                self.hits += f64::from(region.nr_samples) * region.access_rate(samples).min(observed);
+impl Accumulator for Evidence {
+    fn needs(&self) -> Needs {
+        let of_snapshots = Needs { snapshots: true, costs: true, regions: self.sampled, ..Needs::NOTHING };
+        of_snapshots | Needs { surveys: true, ..Needs::NOTHING } | Needs::PANELS | Needs::MISSED
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        match event {
+            Seen::Row(visit) => self.add_row(visit),
+            Seen::Survey(record) => self.add_survey(&record.survey),
+            Seen::Panel(panel) => {
+                self.has_panel |= self.selection.address.is_none() && self.selection.holds_time(panel.time);
             }
+            Seen::Missed(missed) if self.selection.holds_time(missed.time) => {
+                *self.missed.entry(missed.kind).or_default() += missed.count;
+            }
+            Seen::Activity(_) | Seen::Mark(_) | Seen::Allocations(_) | Seen::Missed(_) => {}
         }
         Ok(())
     }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use isotherm_core::shown_name;
+use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AddrRange, Mapping, TargetId};
-use isotherm_record::TargetInfo;
+use isotherm_record::{Needs, TargetInfo};
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, walk};
 use crate::surveys::{Piece, pieces};
 
 /// A range of addresses, and the name of the last mapping there.
@@ -65,46 +66,61 @@ pub struct Extent {
     pub snapshots: u64,
     /// The sampling intervals of snapshots with samples.
     pub sampling: IntervalRange,
+    selection: Selection,
     unions: HashMap<TargetId, MappedUnion>,
+    /// What was in swap at some time.
+    swapped: HashMap<TargetId, MappedUnion>,
     /// The place of each target among `targets`.
     places: HashMap<TargetId, usize>,
     last: Option<Duration>,
 }
 
 impl Extent {
+    /// That of a selection, memory that is in swap included, before its walk.
+    pub(crate) fn new(selection: &Selection) -> Self {
+        Self { selection: selection.clone(), ..Self::default() }
+    }
+
     /// The extent of a selection, memory that is in swap included.
     ///
     /// # Errors
     /// If the source cannot be read or has nothing in the selection.
     pub fn of(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let mut extent = Self::default();
+        let mut extent = Self::new(selection);
         walk(source, selection, &mut [&mut extent])?;
-        extent.add_swapped(source, selection)?;
-        let extent = extent.finish();
-        if extent.targets.is_empty() && selection.address.is_some() {
+        extent.found()
+    }
+
+    /// The extent after its walk.
+    ///
+    /// # Errors
+    /// If the selected addresses had nothing.
+    pub(crate) fn found(self) -> Result<Self, ReportError> {
+        let (by_address, asked) = (self.selection.address.is_some(), self.selection.describe());
+        let extent = self.finish();
+        if extent.targets.is_empty() && by_address {
             let holds = "no memory there that was in memory or in swap".into();
-            return Err(ReportError::NothingMatches { asked: selection.describe(), holds });
+            return Err(ReportError::NothingMatches { asked, holds });
         }
         Ok(extent)
     }
 
-    /// Adds what surveys found in swap, which may have no region.
-    fn add_swapped(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let survey = record.map_err(ReportError::Source)?.survey;
-            for found in survey.targets.iter().filter(|_| selection.holds_time(survey.time)) {
-                let Some(union) = self.unions.get_mut(&found.id) else { continue };
-                let swapped = pieces(found, selection.address).filter(|piece| piece.swapped > Some(0.0));
-                swapped.for_each(|piece| union.fill(piece.range, &piece.mapping.label()));
-            }
+    /// Takes in what a survey found in swap, which may have no region.
+    fn add_swapped(&mut self, survey: &SurveySnapshot) {
+        for found in survey.targets.iter().filter(|_| self.selection.holds_time(survey.time)) {
+            let swapped = pieces(found, self.selection.address).filter(|piece| piece.swapped > Some(0.0));
+            let union = self.swapped.entry(found.id).or_default();
+            swapped.for_each(|piece| union.fill(piece.range, &piece.mapping.label()));
         }
-        Ok(())
     }
 
     /// Fills in the mapped memory of each target, and removes targets without any.
     pub fn finish(mut self) -> Self {
         for target in &mut self.targets {
-            if let Some(union) = self.unions.remove(&target.id) {
+            if let Some(mut union) = self.unions.remove(&target.id) {
+                for Named { range, name } in self.swapped.remove(&target.id).unwrap_or_default().into_named() {
+                    union.fill(range, &name);
+                }
                 target.mapped = union.into_named();
             }
         }
@@ -114,37 +130,49 @@ impl Extent {
     }
 }
 
-impl Extent {
-    /// The extent of the blocks that surveys found in memory or in swap. `None` if the selection has no survey after
-    /// the first.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub fn of_surveys(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
-        let mut extent = Self::default();
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let record = record.map_err(ReportError::Source)?;
-            let survey = &record.survey;
-            if survey.interval.is_zero() || !selection.holds_time(survey.time) {
-                continue;
-            }
-            let since = survey.time.saturating_sub(survey.interval);
-            for (found, info) in record.described().filter(|(found, _)| selection.holds_target(found.id)) {
-                let (start, end) = extent.time.unwrap_or((since, survey.time));
-                extent.time = Some((start.min(since), end.max(survey.time)));
-                extent.snapshots += u64::from(extent.last.replace(survey.time) != Some(survey.time));
-                let target = extent.target(found.id, || Arc::clone(&info), since);
-                target.life.1 = survey.time;
-                let union = extent.unions.entry(found.id).or_default();
-                let mut present = 0.0;
-                for Piece { range, mapping, present: share, .. } in pieces(found, selection.address) {
-                    union.map(range, &mapping.label());
-                    present += share * range.size() as f64;
-                }
-                extent.target(found.id, || Arc::clone(&info), since).grow(present as u64, true);
-            }
+/// The extent of the blocks that surveys found in memory or in swap, but for the first one.
+pub(crate) struct SurveyedExtent(Extent);
+
+impl SurveyedExtent {
+    /// That of a selection, before its walk.
+    pub(crate) fn new(selection: &Selection) -> Self {
+        Self(Extent::new(selection))
+    }
+
+    /// The extent. `None` if the selection has no survey after the first.
+    pub(crate) fn found(self) -> Option<Extent> {
+        (self.0.snapshots > 0).then(|| self.0.finish())
+    }
+}
+
+impl Accumulator for SurveyedExtent {
+    fn needs(&self) -> Needs {
+        Needs::SURVEYS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let (Seen::Survey(record), Self(extent)) = (event, self) else { return Ok(()) };
+        let survey = &record.survey;
+        if survey.interval.is_zero() || !extent.selection.holds_time(survey.time) {
+            return Ok(());
         }
-        Ok((extent.snapshots > 0).then(|| extent.finish()))
+        let since = survey.time.saturating_sub(survey.interval);
+        let selection = extent.selection.clone();
+        for (found, info) in record.described().filter(|(found, _)| selection.holds_target(found.id)) {
+            let (start, end) = extent.time.unwrap_or((since, survey.time));
+            extent.time = Some((start.min(since), end.max(survey.time)));
+            extent.snapshots += u64::from(extent.last.replace(survey.time) != Some(survey.time));
+            let target = extent.target(found.id, || Arc::clone(&info), since);
+            target.life.1 = survey.time;
+            let union = extent.unions.entry(found.id).or_default();
+            let mut present = 0.0;
+            for Piece { range, mapping, present: share, .. } in pieces(found, selection.address) {
+                union.map(range, &mapping.label());
+                present += share * range.size() as f64;
+            }
+            extent.target(found.id, || Arc::clone(&info), since).grow(present as u64, true);
+        }
+        Ok(())
     }
 }
 
@@ -169,8 +197,16 @@ impl Extent {
     }
 }
 
-impl View for Extent {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for Extent {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, regions: true, ..Needs::SURVEYS }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            self.add_swapped(&record.survey);
+        }
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }
@@ -212,7 +248,10 @@ impl View for Extent {
 /// The union of the mappings over time. At an address with several mappings, the last one counts.
 #[derive(Default)]
 struct MappedUnion {
+    /// Sorted and disjoint. Those that touch have different names.
     pieces: BTreeMap<u64, (u64, Arc<str>)>,
+    /// The piece that had the last range that was mapped.
+    last: Option<(u64, u64, Arc<str>)>,
     mappings: Option<Arc<[Mapping]>>,
 }
 
@@ -228,9 +267,18 @@ impl MappedUnion {
 
     fn map(&mut self, range: AddrRange, name: &Arc<str>) {
         let (start, end) = (range.start(), range.end());
-        if self.pieces.get(&start).is_some_and(|(e, n)| *e == end && n == name) {
+        let is_last = |(s, e, n): &(u64, u64, Arc<str>)| (*s..=*e).contains(&start) && end <= *e && n == name;
+        if self.last.as_ref().is_some_and(is_last) {
             return;
         }
+        if let Some((&s, (e, n))) = self.pieces.range(..=start).next_back()
+            && end <= *e
+            && n == name
+        {
+            self.last = Some((s, *e, Arc::clone(n)));
+            return;
+        }
+        self.last = None;
         // An earlier piece that overlaps the start keeps its part before the start, and its part after the end.
         if let Some((&s, (e, n))) = self.pieces.range(..start).next_back()
             && *e > start
@@ -248,6 +296,21 @@ impl MappedUnion {
             {
                 self.pieces.insert(end, (e, n));
             }
+        }
+        // Pieces of one name that touch are one piece, so that most of what is mapped later is mapped already.
+        let (mut start, mut end) = (start, end);
+        if let Some((&s, (e, n))) = self.pieces.range(..start).next_back()
+            && *e == start
+            && n == name
+        {
+            start = s;
+        }
+        if let Some((e, n)) = self.pieces.get(&end)
+            && n == name
+        {
+            let e = *e;
+            self.pieces.remove(&end);
+            end = e;
         }
         self.pieces.insert(start, (end, name.clone()));
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::extension::{UnknownExtension, format_of};
+use crate::report::{REPORTS, Report};
 
 /// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,25 +45,25 @@ impl Kind {
         Self::Html,
     ];
 
+    /// Its row among the reports.
+    pub(crate) fn report(self) -> &'static Report {
+        // Each kind has one: a test holds it.
+        REPORTS.iter().find(|report| report.kind == self).unwrap_or(&REPORTS[0])
+    }
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Heatmap => "heatmap",
-            Self::Wss => "wss",
-            Self::Regions => "regions",
-            Self::Summary => "summary",
-            Self::IdleTime => "idle-time",
-            Self::Temperature => "temperature",
-            Self::Overhead => "overhead",
-            Self::Schemes => "schemes",
-            Self::Tune => "tune",
-            Self::Html => "html",
-        }
+        self.report().name
+    }
+
+    /// The formats that it has.
+    pub fn formats(self) -> &'static [Format] {
+        self.report().formats
     }
 
     /// The format of this kind if none is chosen.
     pub fn default_format(self) -> Format {
-        if self == Self::Html { Format::Html } else { Format::Text }
+        self.formats().first().copied().unwrap_or(Format::Text)
     }
 }
 
@@ -109,5 +110,17 @@ impl Format {
     /// Whether the format is binary, and not for a terminal.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Png)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_a_report_with_a_format() {
+        for kind in Kind::ALL {
+            assert!(kind.report().kind == kind && !kind.formats().is_empty(), "{kind:?}");
+        }
     }
 }

@@ -94,10 +94,7 @@ pub use punctuality::STARVED;
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::write;
 pub use resident::{KindBytes, Surveyed};
-pub use source::{
-    Activities, AllocationBatches, Marks, MissedRows, Piece, Rows, SelectedTarget, Selection, Share, Source, Surveys,
-    View, Visit, mapped_of_regions, pieces, walk,
-};
+pub use source::{Accumulator, Events, Piece, Seen, SelectedTarget, Selection, Share, Source, Visit, pieces, walk};
 pub use summary::SummarySort;
 pub use text::{Colour, Terminal, part_in, width, wrap};
 

@@ -1,31 +1,39 @@
 //! The marks of a recording: those of a selection, and which of their labels have room.
 
-use isotherm_record::{Mark, Part};
+use isotherm_record::{Mark, Needs};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::source::{Selection, Source};
+use crate::source::{Accumulator, Seen, Selection};
 
 /// The marks of the selected time, in the order of time: the first [`Mark::MOST`].
-///
-/// # Errors
-/// If the source cannot be read.
-pub(crate) fn selected(source: &dyn Source, selection: &Selection) -> Result<Vec<Mark>, ReportError> {
-    let mut marks = vec![];
-    for mark in source.marks().map_err(ReportError::Source)? {
-        let mark = mark.map_err(ReportError::Source)?;
-        let (after_start, before_end) = selection
-            .time
-            .as_ref()
-            .map_or((true, true), |time| (Part::holds_from(time.start, mark.time), mark.time <= time.end));
-        if !before_end || marks.len() == Mark::MOST {
-            break;
-        }
-        if after_start {
-            marks.push(mark);
-        }
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    selection: Selection,
+    pub(crate) marks: Vec<Mark>,
+}
+
+impl Marks {
+    /// Those of a selection, before its walk.
+    pub(crate) fn new(selection: &Selection) -> Self {
+        Self { selection: selection.clone(), marks: vec![] }
     }
-    Ok(marks)
+}
+
+impl Accumulator for Marks {
+    fn needs(&self) -> Needs {
+        Needs::MARKS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Mark(mark) = event
+            && self.selection.holds_time(mark.time)
+            && self.marks.len() < Mark::MOST
+        {
+            self.marks.push((*mark).clone());
+        }
+        Ok(())
+    }
 }
 
 /// A mark in JSON.

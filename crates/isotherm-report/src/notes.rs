@@ -2,11 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ReportError;
-use crate::evidence::{Evidence, missed};
-use crate::kind::Kind;
 use crate::pace::Pace;
-use crate::source::{Selection, Source};
 
 /// The notes of a report.
 #[derive(Clone, Debug, Default)]
@@ -15,36 +11,6 @@ pub(crate) struct Notes {
     pub(crate) warnings: Vec<String>,
     /// How often the recording surveyed and sampled, and what that cost.
     pub(crate) pace: Pace,
-}
-
-impl Notes {
-    /// Those of a report of this kind. That there was little to find says nothing of what the monitoring cost.
-    pub(crate) fn new(kind: Kind, evidence: &Evidence) -> Self {
-        let warnings = match kind {
-            Kind::Overhead => evidence.of_monitoring().collect(),
-            _ => evidence.warnings().collect(),
-        };
-        Self { warnings, pace: evidence.pace() }
-    }
-
-    /// Those of a report of this kind. A report on schemes can have no evidence: while all schemes are asleep, there
-    /// are no snapshots.
-    ///
-    /// # Errors
-    /// That of the evidence.
-    pub(crate) fn of(
-        kind: Kind,
-        source: &dyn Source,
-        selection: &Selection,
-        evidence: Result<Evidence, ReportError>,
-    ) -> Result<Self, ReportError> {
-        match evidence {
-            Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) if kind == Kind::Schemes => {
-                Ok(Self { warnings: missed(source, selection)?.into_iter().collect(), ..Self::default() })
-            }
-            evidence => evidence.map(|evidence| Self::new(kind, &evidence)),
-        }
-    }
 }
 
 /// A report in JSON, with its notes.

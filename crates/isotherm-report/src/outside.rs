@@ -7,7 +7,7 @@ use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, is_memory};
 use serde::Serialize;
 
 use crate::extent::shown_name;
-use crate::source::{Visit, mapped_of_regions, pieces as pieces_of_row};
+use crate::source::{Visit, pieces as pieces_of_row};
 use crate::surveys::{Piece, part, pieces};
 
 /// What of a target no region covers.
@@ -73,7 +73,6 @@ impl Outside {
         if row.target.id == TargetId::PhysicalMemory {
             return None;
         }
-        let mapped_of = mapped_of_regions(row);
         let found = Swapped { survey, pieces: pieces(survey, None).filter(|of| of.swapped > Some(0.0)).collect() };
         let knows_swap = survey.by_mapping.iter().any(|of| of.sums.swapped.is_some());
         let mut outside = Self { swapped_bytes: knows_swap.then_some(0), ..Self::default() };
@@ -83,7 +82,7 @@ impl Outside {
         for mapping in mappings.iter().filter(|mapping| has_pages(mapping)) {
             let (mut rest, mut from, mut in_regions) = (vec![], mapping.range.start(), 0.0);
             while let Some(piece) = covered.next_if(|piece| piece.range.start() < mapping.range.end()) {
-                let mapped = mapped_of.get(&piece.region.range.start()).copied().unwrap_or(1).max(1);
+                let mapped = piece.whole.max(1);
                 let swapped = piece.region.pages.and_then(|pages| pages.swapped).unwrap_or(0);
                 in_regions += swapped as f64 * piece.range.size() as f64 / mapped as f64;
                 rest.extend(AddrRange::new(from, piece.range.start()));

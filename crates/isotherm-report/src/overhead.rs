@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use isotherm_record::Header;
+use isotherm_record::{Header, Needs};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::ReportError;
 use crate::pace::{Pace, Pacing, Windows};
-use crate::source::{Selection, Source, View, Visit};
+use crate::source::{Accumulator, Seen, Selection};
 use crate::wss::Percentiles;
 
 /// The cost of one snapshot, of all targets together.
@@ -64,8 +64,7 @@ pub struct Load {
 pub struct Overhead {
     /// The name of the probe.
     pub probe: String,
-    /// How often the recording surveyed and sampled, and the CPU time of all threads beside the budget. Surveys are
-    /// known after [`add_surveys`](Self::add_surveys).
+    /// How often the recording surveyed and sampled, and the CPU time of all threads beside the budget.
     #[serde(flatten)]
     pub pace: Pace,
     /// CPU time over each 10 s, in per cent of one CPU. `None` if the recording is too short.
@@ -106,6 +105,8 @@ pub struct Overhead {
     current: Option<Moment>,
     #[serde(skip)]
     pacing: Pacing,
+    #[serde(skip)]
+    selection: Selection,
 }
 
 /// Figures that are missing in a recording without costs: of the whole, and of each snapshot.
@@ -125,8 +126,8 @@ const MEASURED_OF_MOMENT: [&str; 5] =
     ["reads_per_sampling", "max_reads", "cpu_percent", "late_rounds", "unobservable_bytes"];
 
 impl Overhead {
-    /// The costs of a recording with this header, before its rows are visited.
-    pub fn new(header: &Header) -> Self {
+    /// The costs of a selection of a recording with this header, before its walk.
+    pub fn new(header: &Header, selection: &Selection) -> Self {
         Self {
             probe: header.probe.clone(),
             pace: Pace::default(),
@@ -148,15 +149,8 @@ impl Overhead {
             measured: false,
             current: None,
             pacing: Pacing::new(header.budget.map(|budget| budget.cpu)),
+            selection: selection.clone(),
         }
-    }
-
-    /// Adds the surveys of the selection, for their interval.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub fn add_surveys(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
-        self.pacing.surveys(source, selection)
     }
 
     /// Computes sums and percentiles. All rows must have been visited.
@@ -213,9 +207,19 @@ impl Overhead {
     }
 }
 
-impl View for Overhead {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
-        self.pacing.add(visit)?;
+impl Accumulator for Overhead {
+    fn needs(&self) -> Needs {
+        Needs::SNAPSHOTS | Needs { surveys: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event
+            && self.selection.holds_time(record.survey.time)
+        {
+            self.pacing.survey(record.survey.interval);
+        }
+        let Seen::Row(visit) = event else { return Ok(()) };
+        self.pacing.add(visit);
         if visit.first_of_snapshot || self.current.is_none() {
             self.measured |= visit.row.cost.is_some();
             let cost = visit.row.cost.unwrap_or_default();

@@ -6,8 +6,7 @@ use isotherm_core::units;
 use isotherm_record::{Cost, NotAfforded};
 use serde::Serialize;
 
-use crate::ReportError;
-use crate::source::{Selection, Source, View, Visit};
+use crate::source::Visit;
 use crate::wss::Percentiles;
 
 /// The start of a run, in which the budget does not hold.
@@ -240,20 +239,6 @@ impl Pacing {
         }
     }
 
-    /// Adds all surveys of a selection.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub(crate) fn surveys(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let survey = record.map_err(ReportError::Source)?.survey;
-            if selection.holds_time(survey.time) {
-                self.survey(survey.interval);
-            }
-        }
-        Ok(())
-    }
-
     /// The pace. All snapshots and surveys must have been added.
     pub fn finish(&self) -> Pace {
         let median = |values: Vec<(u64, f64)>| (!values.is_empty()).then(|| Percentiles::weighted(values).median());
@@ -306,12 +291,12 @@ impl Pacing {
     }
 }
 
-impl View for Pacing {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Pacing {
+    /// Takes in a row.
+    pub(crate) fn add(&mut self, visit: &Visit<'_>) {
         if let Some(cost) = visit.row.cost.filter(|_| visit.first_of_snapshot) {
             self.snapshot(visit.row.time.saturating_sub(visit.elapsed), visit.row.time, &cost);
         }
-        Ok(())
     }
 }
 

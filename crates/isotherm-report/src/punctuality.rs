@@ -2,8 +2,7 @@
 
 use isotherm_core::units;
 
-use crate::ReportError;
-use crate::source::{View, Visit};
+use crate::source::Visit;
 use crate::summary::MANY_LATE;
 
 /// The monitor was starved of CPU time if more than this share of its rounds was late: access rates and ages cannot be
@@ -71,9 +70,10 @@ impl Punctuality {
     }
 }
 
-impl View for Punctuality {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
-        let Some(cost) = visit.row.cost.filter(|_| visit.first_of_snapshot && !self.by_kernel) else { return Ok(()) };
+impl Punctuality {
+    /// Takes in a row.
+    pub(crate) fn add(&mut self, visit: &Visit<'_>) {
+        let Some(cost) = visit.row.cost.filter(|_| visit.first_of_snapshot && !self.by_kernel) else { return };
         self.rounds = self.rounds.saturating_add(cost.rounds.into());
         self.late = self.late.saturating_add(cost.late_rounds.into());
         let seconds = visit.elapsed.as_secs_f64();
@@ -81,7 +81,6 @@ impl View for Punctuality {
         if f64::from(cost.rounds) > f64::from(visit.row.samples) * STRETCHED {
             self.stretched += seconds;
         }
-        Ok(())
     }
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{AddrRange, TargetId, units};
-use isotherm_record::{TargetInfo, pid_column};
+use isotherm_record::{Needs, TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
 use crate::extent::shown_name;
 use crate::outside::Outside;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, Visit, walk};
 
 /// The order of regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,8 +266,13 @@ struct SnapshotSearch {
     slack: Duration,
 }
 
-impl View for SnapshotSearch {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for SnapshotSearch {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if visit.chosen {
             let time = visit.row.time;
             self.first.get_or_insert(time);

@@ -1,30 +1,117 @@
-//! The function that writes a report.
+//! The reports that there are, and the function that writes one.
+//!
+//! A report is a row of [`REPORTS`], and a [`Body`]: what a walk over the recording has found, which is drawn in each
+//! format. What all reports have besides, warnings, marks and the pace of the recording, is written here.
 
 use std::io::Write;
 
+use isotherm_record::{Mark, Needs};
 use serde::Serialize;
 
 use crate::axis::AxisResolution;
-use crate::evidence::{Evidence, missed};
-use crate::extent::Extent;
+use crate::evidence::Evidence;
+use crate::extent::{Extent, SurveyedExtent};
 use crate::groups::Grouping;
 use crate::heatmap::{Heatmap, Plan};
+use crate::histogram::Histogram;
 use crate::idle_time::IdleTime;
 use crate::kind::{Format, Kind};
-use crate::marks::{self, Marked};
+use crate::marks::{Marked, Marks};
+use crate::measure::Measure;
 use crate::notes::{Noted, Notes};
 use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, walk};
 use crate::summary::{Summary, SummaryBuilder};
+use crate::surveyed::SurveyedMemory;
 use crate::surveys::LastSurveys;
+use crate::svg::Drawing;
 use crate::temperature::Temperatures;
 use crate::text::{RegionsText, Terminal};
 use crate::tune::{Surroundings, Tune};
-use crate::wss::{GroupedWss, Wss};
-use crate::{ReportError, escape, estimated, facts, histogram, html, png, surveyed, svg, text};
+use crate::used::Used;
+use crate::wss::{GroupedWss, Wss, WssBuilder};
+use crate::{ReportError, escape, estimated, facts, histogram, html, png, svg, text};
+
+/// A kind of report.
+pub(crate) struct Report {
+    pub(crate) kind: Kind,
+    /// The name on the command line.
+    pub(crate) name: &'static str,
+    /// The formats that it has. The first is the default.
+    pub(crate) formats: &'static [Format],
+    /// Reads what it tells.
+    make: fn(&Ask<'_>) -> Result<Made, ReportError>,
+}
+
+/// Formats of a report that has its place on the page.
+const ALL: &[Format] = &[Format::Text, Format::Json, Format::Png, Format::Svg, Format::Html];
+
+/// All reports.
+pub(crate) const REPORTS: [Report; 10] = [
+    Report { kind: Kind::Heatmap, name: "heatmap", formats: ALL, make: heatmap },
+    Report { kind: Kind::Wss, name: "wss", formats: ALL, make: wss },
+    Report { kind: Kind::Regions, name: "regions", formats: ALL, make: regions },
+    Report { kind: Kind::Summary, name: "summary", formats: ALL, make: summary },
+    Report { kind: Kind::IdleTime, name: "idle-time", formats: ALL, make: idle_time },
+    Report { kind: Kind::Temperature, name: "temperature", formats: ALL, make: temperature },
+    Report { kind: Kind::Overhead, name: "overhead", formats: ALL, make: overhead },
+    Report { kind: Kind::Schemes, name: "schemes", formats: ALL, make: schemes },
+    Report { kind: Kind::Tune, name: "tune", formats: &[Format::Text, Format::Json], make: tune },
+    Report { kind: Kind::Html, name: "html", formats: &[Format::Html], make: page },
+];
+
+/// What is asked of a report.
+struct Ask<'a> {
+    format: Format,
+    source: &'a dyn Source,
+    selection: &'a Selection,
+    options: &'a Options,
+}
+
+/// A report, ready to be drawn.
+struct Made {
+    body: Box<dyn Body>,
+    marks: Vec<Mark>,
+    notes: Notes,
+}
+
+impl Made {
+    /// A report with the evidence and the marks of its walk.
+    fn new(
+        body: impl Body + 'static,
+        warnings: impl Iterator<Item = String>,
+        evidence: &Evidence,
+        marks: Marks,
+    ) -> Self {
+        let notes = Notes { warnings: warnings.collect(), pace: evidence.pace() };
+        Self { body: Box::new(body), marks: marks.marks, notes }
+    }
+
+    /// A report that has no notes.
+    fn bare(body: impl Body + 'static) -> Self {
+        Self { body: Box::new(body), marks: vec![], notes: Notes::default() }
+    }
+}
+
+/// What a report tells, apart from what all reports have.
+trait Body {
+    /// Writes it as text.
+    fn text(&self, ask: &Ask<'_>, marks: &[Mark], terminal: &Terminal, out: &mut dyn Write) -> Result<(), ReportError>;
+
+    /// Writes it as JSON, with marks and notes.
+    fn json(&self, ask: &Ask<'_>, marks: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError>;
+
+    /// Draws it.
+    fn picture(&self, ask: &Ask<'_>, marks: &[Mark]) -> Result<Drawing, ReportError>;
+
+    /// Whether the text ends with the pace of the recording, and is shortened by the lines around it.
+    fn is_fitted(&self) -> bool {
+        true
+    }
+}
 
 /// Writes a report.
 ///
@@ -39,29 +126,25 @@ pub fn write(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
+    let report = kind.report();
+    if !report.formats.contains(&format) {
+        return Err(ReportError::Unsupported { kind, format });
+    }
     let selection = &selection.within_part(source.header());
-    match (kind, format) {
-        (Kind::Tune, _) => {
-            let tune = Tune::new(source, selection, &Surroundings::default())?;
-            return tune.write(format, &options.terminal, out);
+    let ask = &Ask { format, source, selection, options };
+    let picture = |made: Made| {
+        let drawing = made.body.picture(ask, &made.marks)?;
+        Ok::<_, ReportError>(drawing.with_notes(&made.notes).standalone())
+    };
+    match format {
+        Format::Html => out.write_all(html::page(source, selection, options)?.as_bytes())?,
+        Format::Text => write_text(ask, (report.make)(ask)?, out)?,
+        Format::Json => {
+            let Made { body, marks, notes } = (report.make)(ask)?;
+            body.json(ask, &marks, notes, out)?;
         }
-        (_, Format::Html) => out.write_all(html::page(source, selection, options)?.as_bytes())?,
-        (Kind::Html, _) => {
-            let fix = "use --format html, or another kind of report";
-            return Err(ReportError::Unsupported { kind, format, fix });
-        }
-        (_, Format::Text) => write_text(kind, source, selection, options, out)?,
-        (Kind::Regions, Format::Json) => {
-            if let Some(missed) = missed(source, selection)? {
-                writeln!(out, "{}", escape::json(&serde_json::json!({ "warnings": [missed] }))?)?;
-            }
-            let narrowed = at(source, selection, options)?;
-            let surveys = LastSurveys::new(source)?;
-            walk(source, &narrowed, &mut [&mut JsonLines { out, options: options.regions, surveys }])?;
-        }
-        (_, Format::Json) => writeln!(out, "{}", json(kind, source, selection, options)?)?,
-        (_, Format::Svg) => out.write_all(picture(kind, source, selection, options)?.as_bytes())?,
-        (_, Format::Png) => out.write_all(&png::from_svg(&picture(kind, source, selection, options)?)?)?,
+        Format::Svg => out.write_all(picture((report.make)(ask)?)?.as_bytes())?,
+        Format::Png => out.write_all(&png::from_svg(&picture((report.make)(ask)?)?)?)?,
     }
     out.flush()?;
     Ok(())
@@ -69,137 +152,91 @@ pub fn write(
 
 /// Writes a report as text. Its first line warns if the report rests on little evidence, the last tells how often the
 /// recording surveyed and sampled, and what that cost.
-fn write_text(
-    kind: Kind,
-    source: &dyn Source,
-    selection: &Selection,
-    options: &Options,
-    out: &mut dyn Write,
-) -> Result<(), ReportError> {
-    let terminal = &options.terminal;
-    let evidence = Evidence::of(source, selection);
-    let measure = evidence.as_ref().ok().map(Evidence::measure);
-    let Notes { warnings, pace } = Notes::of(kind, source, selection, evidence)?;
+fn write_text(ask: &Ask<'_>, made: Made, out: &mut dyn Write) -> Result<(), ReportError> {
+    let terminal = &ask.options.terminal;
+    let Made { body, marks, notes: Notes { warnings, pace } } = made;
     warnings.into_iter().try_for_each(|warning| text::warning(out, terminal, Some(warning)))?;
-    // It has that line among its facts.
-    if kind == Kind::Overhead {
-        return Ok(text::overhead(out, terminal, &overhead(source, selection)?)?);
+    if !body.is_fitted() {
+        return body.text(ask, &marks, terminal, out);
     }
     let line = pace.line();
-    let marks = marks::selected(source, selection)?;
-    let above_axis = if marks.is_empty() { 0 } else { 2 };
-    let notes = usize::from(line.is_some()) + usize::from(kind == Kind::Heatmap) + above_axis;
-    let shorter = Terminal { rows: terminal.rows.saturating_sub(notes), ..*terminal };
-    match kind {
-        Kind::Heatmap => {
-            let measure = options.measure.or(measure).unwrap_or_default();
-            let map = Heatmap::of(source, selection, measure, |extent| text::plan(&shorter, extent))?;
-            text::heatmap(out, &shorter, &map, &marks)?;
-        }
-        Kind::Wss => {
-            let wss = Wss::new(source, selection, options.window)?;
-            text::wss(out, &shorter, &wss, &grouped(&wss, source, selection, options)?, &marks)?;
-        }
-        Kind::Regions => {
-            let surveys = LastSurveys::new(source)?;
-            let mut view = RegionsText { out, terminal: *terminal, options: options.regions, surveys };
-            walk(source, &at(source, selection, options)?, &mut [&mut view])?;
-        }
-        Kind::IdleTime => histogram::write(out, &shorter, &IdleTime::new(source, selection, options.by)?.histogram())?,
-        Kind::Temperature => {
-            histogram::write(out, &shorter, &Temperatures::new(source, selection, options.by)?.histogram())?
-        }
-        Kind::Schemes => text::schemes(out, terminal, &Schemes::new(source, selection)?)?,
-        _ => return Ok(text::summary(out, terminal, &summary(source, selection, options)?, &marks)?),
-    }
+    body.text(ask, &marks, &shorter(terminal, line.is_some(), &marks), out)?;
     text::note(out, terminal, line)?;
     Ok(())
 }
 
-fn json(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
-    let marks = || marks::selected(source, selection);
-    let evidence = Evidence::of(source, selection);
-    let measure = evidence.as_ref().ok().map(Evidence::measure);
-    let notes = Notes::of(kind, source, selection, evidence)?;
-    match kind {
-        Kind::Heatmap => {
-            let measure = options.measure.or(measure).unwrap_or_default();
-            let map = Heatmap::of(source, selection, measure, |extent| all_targets(options, extent))?;
-            escape::json(&Noted::new(Marked::new(map, &marks()?), notes))
-        }
-        Kind::Wss => {
-            let wss = Wss::new(source, selection, options.window)?;
-            let report = WssReport { groups: grouped(&wss, source, selection, options)?, wss };
-            escape::json(&Noted::new(Marked::new(report, &marks()?), notes))
-        }
-        Kind::Overhead => escape::json(&Noted::new(overhead(source, selection)?.json()?, notes)),
-        Kind::IdleTime => escape::json(&Noted::new(IdleTime::new(source, selection, options.by)?, notes)),
-        Kind::Temperature => escape::json(&Noted::new(Temperatures::new(source, selection, options.by)?, notes)),
-        Kind::Schemes => escape::json(&Noted::new(Schemes::new(source, selection)?, notes)),
-        _ => {
-            let summary = summary(source, selection, options)?;
-            let warnings = notes.warnings.into_iter().chain(facts::warnings(&summary)).collect();
-            escape::json(&Noted::new(Marked::new(summary, &marks()?), Notes { warnings, ..notes }))
-        }
+/// The terminal without the lines around a report.
+fn shorter(terminal: &Terminal, has_pace: bool, marks: &[Mark]) -> Terminal {
+    let above_axis = if marks.is_empty() { 0 } else { 2 };
+    Terminal { rows: terminal.rows.saturating_sub(usize::from(has_pace) + above_axis), ..*terminal }
+}
+
+fn line(out: &mut dyn Write, report: &impl Serialize) -> Result<(), ReportError> {
+    Ok(writeln!(out, "{}", escape::json(report)?)?)
+}
+
+/// Walks for a report with its evidence and marks.
+fn walk_with(
+    ask: &Ask<'_>,
+    evidence: &mut Evidence,
+    marks: &mut Marks,
+    report: &mut [&mut dyn Accumulator],
+) -> Result<(), ReportError> {
+    let mut all: Vec<&mut dyn Accumulator> = vec![evidence, marks];
+    all.extend(report.iter_mut().map(|accumulator| &mut **accumulator as &mut dyn Accumulator));
+    walk(ask.source, ask.selection, &mut all)
+}
+
+fn heatmap(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let Ask { format, source, selection, options } = *ask;
+    let mut evidence = Evidence::new(source, selection, options.measure.is_none())?;
+    let mut marks = Marks::new(selection);
+    let (mut sampled, mut surveyed) = (Extent::new(selection), SurveyedExtent::new(selection));
+    // Which extent it has depends on the measure, which may depend on the evidence.
+    let mut extents: Vec<&mut dyn Accumulator> = vec![];
+    if options.measure.is_none_or(|measure| measure == Measure::Rate) {
+        extents.push(&mut sampled);
     }
-}
-
-/// A picture of its own, with what cannot be relied on above it, and below it how often the recording surveyed and
-/// sampled.
-fn picture(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
-    let picture = options.picture;
-    let marks = &marks::selected(source, selection)?;
-    let evidence = Evidence::of(source, selection);
-    let measure = evidence.as_ref().ok().map(Evidence::measure);
-    let notes = Notes::of(kind, source, selection, evidence)?;
-    let drawing = match kind {
-        Kind::Heatmap => {
-            let plan = |extent: &Extent| {
-                let (columns, rows) = cells(options, extent);
-                svg::plan(extent, picture, columns, rows)
-            };
-            let measure = options.measure.or(measure).unwrap_or_default();
-            svg::draw_heatmap(&Heatmap::of(source, selection, measure, plan)?, marks, picture)?
-        }
-        Kind::Wss => {
-            let wss = Wss::new(source, selection, options.window)?;
-            svg::draw_wss(&wss, &grouped(&wss, source, selection, options)?, marks, picture)
-        }
-        Kind::Overhead => svg::draw_overhead(&overhead(source, selection)?, marks, picture),
-        Kind::IdleTime => histogram::draw(&IdleTime::new(source, selection, options.by)?.histogram(), marks, picture),
-        Kind::Temperature => {
-            histogram::draw(&Temperatures::new(source, selection, options.by)?.histogram(), marks, picture)
-        }
-        Kind::Schemes => svg::draw_schemes(&Schemes::new(source, selection)?, marks, picture),
-        Kind::Regions => {
-            let selection = one_snapshot(source, selection, options.regions.at)?;
-            let mut snapshots = svg::RegionLines::new(options.regions, LastSurveys::new(source)?);
-            walk(source, &selection, &mut [&mut snapshots])?;
-            snapshots.draw(picture)
-        }
-        Kind::Summary | Kind::Tune | Kind::Html => svg::draw_summary(&summary(source, selection, options)?, picture),
+    if options.measure.is_none_or(|measure| measure != Measure::Rate) {
+        extents.push(&mut surveyed);
+    }
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut extents);
+    evidence.suffices(walked)?;
+    let measure = options.measure.unwrap_or_else(|| evidence.measure());
+    let extent = if measure == Measure::Rate {
+        sampled.found()?
+    } else {
+        surveyed.found().ok_or(ReportError::NotSurveyed { measure })?
     };
-    Ok(drawing.with_notes(&notes).standalone())
+    let plan = match format {
+        Format::Text => {
+            let terminal = shorter(&options.terminal, evidence.pace().line().is_some(), &marks.marks);
+            text::plan(&Terminal { rows: terminal.rows.saturating_sub(1), ..terminal }, &extent)
+        }
+        Format::Json => all_targets(options, &extent),
+        Format::Svg | Format::Png | Format::Html => {
+            let (columns, rows) = cells(options, &extent);
+            svg::plan(&extent, options.picture, columns, rows)
+        }
+    };
+    let mut map = Heatmap::begin(selection, measure, &extent, &plan);
+    evidence.suffices(walk(source, selection, &mut [&mut map]))?;
+    Ok(Made::new(map.finish(), evidence.warnings(), &evidence, marks))
 }
 
-fn overhead(source: &dyn Source, selection: &Selection) -> Result<Overhead, ReportError> {
-    let mut overhead = Overhead::new(source.header());
-    overhead.add_surveys(source, selection)?;
-    walk(source, selection, &mut [&mut overhead])?;
-    Ok(overhead.finish())
-}
+impl Body for Heatmap {
+    fn text(&self, _: &Ask<'_>, marks: &[Mark], terminal: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        let terminal = Terminal { rows: terminal.rows.saturating_sub(1), ..*terminal };
+        Ok(text::heatmap(out, &terminal, self, marks)?)
+    }
 
-fn summary(source: &dyn Source, selection: &Selection, options: &Options) -> Result<Summary, ReportError> {
-    let grouping = Grouping::of(source, selection, options.by)?;
-    let (mut summary, mut overhead) = (SummaryBuilder::grouped(grouping), Overhead::new(source.header()));
-    overhead.add_surveys(source, selection)?;
-    walk(source, selection, &mut [&mut summary, &mut overhead])?;
-    let mut summary = summary.finish(source.header(), source.cut_short(), &overhead.finish());
-    surveyed::add(&mut summary, source, selection)?;
-    estimated::add(&mut summary, source, selection)?;
-    summary.drop_empty_stacks();
-    summary.sort(options.summary_sort);
-    Ok(summary)
+    fn json(&self, _: &Ask<'_>, marks: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        line(out, &Noted::new(Marked::new(self, marks), notes))
+    }
+
+    fn picture(&self, ask: &Ask<'_>, marks: &[Mark]) -> Result<Drawing, ReportError> {
+        svg::draw_heatmap(self, marks, ask.options.picture)
+    }
 }
 
 /// The working set with that of each group.
@@ -211,20 +248,76 @@ struct WssReport {
     groups: GroupedWss,
 }
 
-fn grouped(
-    wss: &Wss,
-    source: &dyn Source,
-    selection: &Selection,
-    options: &Options,
-) -> Result<GroupedWss, ReportError> {
-    GroupedWss::new(wss, source, selection, &Grouping::of(source, selection, options.by)?)
+fn wss(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let Ask { source, selection, options, .. } = *ask;
+    let mut evidence = Evidence::new(source, selection, false)?;
+    let (mut marks, mut found) = (Marks::new(selection), WssBuilder::new(source.header(), selection));
+    let mut groups = Grouping::reader(selection, options.by);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut [&mut found, &mut groups]);
+    evidence.suffices(walked)?;
+    let wss = found.finish(source, options.window)?;
+    let grouping = Grouping::of_reader(groups, source, selection, options.by)?;
+    let groups = GroupedWss::new(&wss, source, selection, &grouping)?;
+    Ok(Made::new(WssReport { wss, groups }, evidence.warnings(), &evidence, marks))
+}
+
+impl Body for WssReport {
+    fn text(&self, _: &Ask<'_>, marks: &[Mark], terminal: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        Ok(text::wss(out, terminal, &self.wss, &self.groups, marks)?)
+    }
+
+    fn json(&self, _: &Ask<'_>, marks: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        line(out, &Noted::new(Marked::new(self, marks), notes))
+    }
+
+    fn picture(&self, ask: &Ask<'_>, marks: &[Mark]) -> Result<Drawing, ReportError> {
+        Ok(svg::draw_wss(&self.wss, &self.groups, marks, ask.options.picture))
+    }
+}
+
+/// The regions, which are written as they are read.
+struct Regions {
+    /// What is missing from the recording.
+    missed: Option<String>,
+}
+
+fn regions(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
+    evidence.suffices(walked)?;
+    Ok(Made::new(Regions { missed: evidence.missed() }, evidence.warnings(), &evidence, marks))
+}
+
+impl Body for Regions {
+    fn text(&self, ask: &Ask<'_>, _: &[Mark], _: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        let Options { terminal, regions: options, .. } = *ask.options;
+        let mut view = RegionsText { out, terminal, options, surveys: LastSurveys::default() };
+        walk(ask.source, &at(ask)?, &mut [&mut view])
+    }
+
+    fn json(&self, ask: &Ask<'_>, _: &[Mark], _: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        if let Some(missed) = &self.missed {
+            line(out, &serde_json::json!({ "warnings": [missed] }))?;
+        }
+        let surveys = LastSurveys::default();
+        walk(ask.source, &at(ask)?, &mut [&mut JsonLines { out, options: ask.options.regions, surveys }])
+    }
+
+    fn picture(&self, ask: &Ask<'_>, _: &[Mark]) -> Result<Drawing, ReportError> {
+        let Ask { source, selection, options, .. } = *ask;
+        let selection = one_snapshot(source, selection, options.regions.at)?;
+        let mut snapshots = svg::RegionLines::new(options.regions);
+        walk(source, &selection, &mut [&mut snapshots])?;
+        Ok(snapshots.draw(options.picture))
+    }
 }
 
 /// The selection, narrowed to one snapshot if the options ask for one.
-fn at(source: &dyn Source, selection: &Selection, options: &Options) -> Result<Selection, ReportError> {
-    match options.regions.at {
-        Some(at) => one_snapshot(source, selection, Some(at)),
-        None => Ok(selection.clone()),
+fn at(ask: &Ask<'_>) -> Result<Selection, ReportError> {
+    match ask.options.regions.at {
+        Some(at) => one_snapshot(ask.source, ask.selection, Some(at)),
+        None => Ok(ask.selection.clone()),
     }
 }
 
@@ -232,17 +325,198 @@ fn at(source: &dyn Source, selection: &Selection, options: &Options) -> Result<S
 struct JsonLines<'a> {
     out: &'a mut dyn Write,
     options: RegionOptions,
-    surveys: LastSurveys<'a>,
+    surveys: LastSurveys,
 }
 
-impl View for JsonLines<'_> {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
-        if visit.chosen {
-            let regions = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)?);
-            writeln!(self.out, "{}", escape::json(&regions)?)?;
+impl Accumulator for JsonLines<'_> {
+    fn needs(&self) -> Needs {
+        Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            self.surveys.survey(record);
+        }
+        if let Seen::Row(visit) = event
+            && visit.chosen
+        {
+            line(self.out, &TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)))?;
         }
         Ok(())
     }
+}
+
+fn summary(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let Ask { source, selection, options, .. } = *ask;
+    let grouping = Grouping::of(source, selection, options.by)?;
+    let header = source.header();
+    let (mut evidence, mut marks) = (Evidence::new(source, selection, false)?, Marks::new(selection));
+    let (mut surveyed, mut used) = (SurveyedMemory::new(selection, &grouping), Used::new(header, selection, &grouping));
+    let (mut wss, mut overhead) = (WssBuilder::new(header, selection), Overhead::new(header, selection));
+    let mut summary = SummaryBuilder::grouped(grouping);
+    let mut all: [&mut dyn Accumulator; 5] = [&mut summary, &mut overhead, &mut surveyed, &mut used, &mut wss];
+    walk_with(ask, &mut evidence, &mut marks, &mut all)?;
+    let mut summary = summary.finish(header, source.cut_short(), &overhead.finish());
+    used.write(&mut summary);
+    surveyed.write(&mut summary);
+    estimated::add(&mut summary, &wss.finish(source, None)?, source, selection)?;
+    summary.drop_empty_stacks();
+    summary.sort(options.summary_sort);
+    Ok(Made::new(summary, evidence.warnings(), &evidence, marks))
+}
+
+impl Body for Summary {
+    fn text(&self, _: &Ask<'_>, marks: &[Mark], terminal: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        Ok(text::summary(out, terminal, self, marks)?)
+    }
+
+    fn json(&self, _: &Ask<'_>, marks: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        let warnings = notes.warnings.into_iter().chain(facts::warnings(self)).collect();
+        line(out, &Noted::new(Marked::new(self, marks), Notes { warnings, ..notes }))
+    }
+
+    fn picture(&self, ask: &Ask<'_>, _: &[Mark]) -> Result<Drawing, ReportError> {
+        Ok(svg::draw_summary(self, ask.options.picture))
+    }
+
+    fn is_fitted(&self) -> bool {
+        false
+    }
+}
+
+/// A report that is a histogram.
+trait Banded: Serialize {
+    fn histogram(&self) -> Histogram<'_>;
+}
+
+impl Banded for IdleTime {
+    fn histogram(&self) -> Histogram<'_> {
+        self.histogram()
+    }
+}
+
+impl Banded for Temperatures {
+    fn histogram(&self) -> Histogram<'_> {
+        self.histogram()
+    }
+}
+
+struct Bands<T>(T);
+
+impl<T: Banded> Body for Bands<T> {
+    fn text(&self, _: &Ask<'_>, _: &[Mark], terminal: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        Ok(histogram::write(out, terminal, &self.0.histogram())?)
+    }
+
+    fn json(&self, _: &Ask<'_>, _: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        line(out, &Noted::new(&self.0, notes))
+    }
+
+    fn picture(&self, ask: &Ask<'_>, marks: &[Mark]) -> Result<Drawing, ReportError> {
+        Ok(histogram::draw(&self.0.histogram(), marks, ask.options.picture))
+    }
+}
+
+fn idle_time(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
+    evidence.suffices(walked)?;
+    let idle_time = IdleTime::new(ask.source, ask.selection, ask.options.by)?;
+    Ok(Made::new(Bands(idle_time), evidence.warnings(), &evidence, marks))
+}
+
+fn temperature(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
+    evidence.suffices(walked)?;
+    let temperatures = Temperatures::new(ask.source, ask.selection, ask.options.by)?;
+    Ok(Made::new(Bands(temperatures), evidence.warnings(), &evidence, marks))
+}
+
+fn overhead(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let mut overhead = Overhead::new(ask.source.header(), ask.selection);
+    walk_with(ask, &mut evidence, &mut marks, &mut [&mut overhead])?;
+    // That there was little to find says nothing of what the monitoring cost.
+    Ok(Made::new(overhead.finish(), evidence.of_monitoring(), &evidence, marks))
+}
+
+impl Body for Overhead {
+    fn text(&self, _: &Ask<'_>, _: &[Mark], terminal: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        Ok(text::overhead(out, terminal, self)?)
+    }
+
+    fn json(&self, _: &Ask<'_>, _: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        line(out, &Noted::new(Overhead::json(self)?, notes))
+    }
+
+    fn picture(&self, ask: &Ask<'_>, marks: &[Mark]) -> Result<Drawing, ReportError> {
+        Ok(svg::draw_overhead(self, marks, ask.options.picture))
+    }
+
+    fn is_fitted(&self) -> bool {
+        false
+    }
+}
+
+fn schemes(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
+    let schemes = Schemes::new(ask.source, ask.selection)?;
+    match evidence.suffices(walked) {
+        Ok(()) => Ok(Made::new(schemes, evidence.warnings(), &evidence, marks)),
+        // While all schemes are asleep, there are no snapshots.
+        Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) => {
+            let notes = Notes { warnings: evidence.missed().into_iter().collect(), ..Notes::default() };
+            Ok(Made { body: Box::new(schemes), marks: marks.marks, notes })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Body for Schemes {
+    fn text(&self, ask: &Ask<'_>, _: &[Mark], _: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        Ok(text::schemes(out, &ask.options.terminal, self)?)
+    }
+
+    fn json(&self, _: &Ask<'_>, _: &[Mark], notes: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        line(out, &Noted::new(self, notes))
+    }
+
+    fn picture(&self, ask: &Ask<'_>, marks: &[Mark]) -> Result<Drawing, ReportError> {
+        Ok(svg::draw_schemes(self, marks, ask.options.picture))
+    }
+}
+
+fn tune(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    Ok(Made::bare(Tune::new(ask.source, ask.selection, &Surroundings::default())?))
+}
+
+impl Body for Tune {
+    fn text(&self, ask: &Ask<'_>, _: &[Mark], _: &Terminal, out: &mut dyn Write) -> Result<(), ReportError> {
+        self.write(ask.format, &ask.options.terminal, out)
+    }
+
+    fn json(&self, ask: &Ask<'_>, _: &[Mark], _: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
+        self.write(ask.format, &ask.options.terminal, out)
+    }
+
+    fn picture(&self, ask: &Ask<'_>, _: &[Mark]) -> Result<Drawing, ReportError> {
+        Err(ReportError::Unsupported { kind: Kind::Tune, format: ask.format })
+    }
+
+    fn is_fitted(&self) -> bool {
+        false
+    }
+}
+
+/// The page is written as a whole; no other format of it is asked for.
+fn page(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    Err(ReportError::Unsupported { kind: Kind::Html, format: ask.format })
 }
 
 /// The number of columns and of rows of a heatmap in JSON and pictures.

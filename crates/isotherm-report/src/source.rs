@@ -1,4 +1,4 @@
-//! The source of rows, the selection of rows, and the walk that shows each row to the views.
+//! The source of events, the selection of what a report is about, and the walk that hands each event to accumulators.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -10,92 +10,26 @@ use isotherm_core::{
     AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, is_memory, units,
 };
 use isotherm_record::{
-    Activity, Ending, Header, Mark, Missed, Part, Recording, Row, SnapshotRecord, SurveyRecord, pid_column,
+    Activity, Ending, Event, Header, Mark, Missed, Needs, Part, Recording, Row, SurveyRecord, pid_column,
 };
 
 use crate::ReportError;
 use crate::names::Names;
 
-/// The rows of one walk over a source.
-pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, BoxError>> + 'a>;
+/// The events of one walk over a source.
+pub type Events<'a> = Box<dyn Iterator<Item = Result<Event, BoxError>> + 'a>;
 
-/// What schemes did, and the memory in use, of one walk over a source.
-pub type Activities<'a> = Box<dyn Iterator<Item = Result<Activity, BoxError>> + 'a>;
-
-/// The surveys of one walk over a source.
-pub type Surveys<'a> = Box<dyn Iterator<Item = Result<SurveyRecord, BoxError>> + 'a>;
-
-/// The marks of one walk over a source.
-pub type Marks<'a> = Box<dyn Iterator<Item = Result<Mark, BoxError>> + 'a>;
-
-/// The calls that mapped memory, of one walk over a source.
-pub type AllocationBatches<'a> = Box<dyn Iterator<Item = Result<Allocations, BoxError>> + 'a>;
-
-/// What the recorder could not take in, of one walk over a source.
-pub type MissedRows<'a> = Box<dyn Iterator<Item = Result<Missed, BoxError>> + 'a>;
-
-/// How much memory was in use, about each second, of one walk over a source.
-pub type Panels<'a> = Box<dyn Iterator<Item = Result<PanelSnapshot, BoxError>> + 'a>;
-
-/// A recording, or something like it, whose rows can be read several times.
+/// A recording, or something like it, whose events can be read several times.
 pub trait Source {
     /// The header of the recording.
     fn header(&self) -> &Header;
 
-    /// All rows, in the order of time.
+    /// What is needed of it, in the order of time; of the events of one time, snapshots come first, and readings of the
+    /// panel before surveys.
     ///
     /// # Errors
-    /// If the rows cannot be read, at once or at any row.
-    fn rows(&self) -> Result<Rows<'_>, BoxError>;
-
-    /// What schemes did, and the memory in use, in the order of time. Without schemes, those of the activities are
-    /// empty.
-    ///
-    /// # Errors
-    /// If it cannot be read, at once or at any item.
-    fn activities(&self) -> Result<Activities<'_>, BoxError> {
-        Ok(Box::new(std::iter::empty()))
-    }
-
-    /// The surveys, in the order of time. Empty if there were none.
-    ///
-    /// # Errors
-    /// If they cannot be read, at once or at any item.
-    fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
-        Ok(Box::new(std::iter::empty()))
-    }
-
-    /// The marks, in the order of time.
-    ///
-    /// # Errors
-    /// If they cannot be read, at once or at any item.
-    fn marks(&self) -> Result<Marks<'_>, BoxError> {
-        Ok(Box::new(std::iter::empty()))
-    }
-
-    /// The calls that mapped memory, in the order of time. Empty if they were not recorded.
-    ///
-    /// # Errors
-    /// If they cannot be read, at once or at any item.
-    fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
-        Ok(Box::new(std::iter::empty()))
-    }
-
-    /// What the recorder could not take in, in the order of time.
-    ///
-    /// # Errors
-    /// If it cannot be read, at once or at any item.
-    fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
-        Ok(Box::new(std::iter::empty()))
-    }
-
-    /// How much memory was in use, about each second, in the order of time. Empty if the run had no panel.
-    ///
-    /// # Errors
-    /// If it cannot be read, at once or at any item.
-    fn panels(&self) -> Result<Panels<'_>, BoxError> {
-        Ok(Box::new(std::iter::empty()))
-    }
+    /// If they cannot be read, at once or at any event.
+    fn events(&self, needs: Needs) -> Result<Events<'_>, BoxError>;
 
     /// Why the recording ends before its run, if it does.
     fn cut_short(&self) -> Option<String> {
@@ -103,55 +37,74 @@ pub trait Source {
     }
 }
 
+/// The events of one kind.
+pub(crate) fn only<T: 'static>(
+    source: &dyn Source,
+    needs: Needs,
+    item: fn(Event) -> Option<T>,
+) -> Result<Found<'_, T>, ReportError> {
+    let events = source.events(needs).map_err(ReportError::Source)?;
+    Ok(Box::new(events.filter_map(move |event| event.map_err(ReportError::Source).map(item).transpose())))
+}
+
+/// Items of one kind, of one walk over a source, or why they cannot be read.
+pub(crate) type Found<'a, T> = Box<dyn Iterator<Item = Result<T, ReportError>> + 'a>;
+
+/// The surveys of a source.
+///
+/// # Errors
+/// If they cannot be read.
+pub(crate) fn surveys(source: &dyn Source) -> Result<Found<'_, SurveyRecord>, ReportError> {
+    only(source, Needs::SURVEYS, |event| if let Event::Survey(record) = event { Some(record) } else { None })
+}
+
+/// Whether a source has a survey.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn is_surveyed(source: &dyn Source) -> Result<bool, ReportError> {
+    let needs = Needs { surveys: true, ..Needs::NOTHING };
+    let mut surveys = only(source, needs, |event| if let Event::Survey(record) = event { Some(record) } else { None })?;
+    Ok(surveys.next().transpose()?.is_some())
+}
+
+/// The readings of the panel of a source.
+///
+/// # Errors
+/// If they cannot be read.
+pub(crate) fn panels(source: &dyn Source) -> Result<Found<'_, PanelSnapshot>, ReportError> {
+    only(source, Needs::PANELS, |event| if let Event::Panel(panel) = event { Some(panel) } else { None })
+}
+
+/// The activities of a source.
+///
+/// # Errors
+/// If they cannot be read.
+pub(crate) fn activities(source: &dyn Source) -> Result<Found<'_, Activity>, ReportError> {
+    only(source, Needs::ACTIVITIES, |event| if let Event::Activity(activity) = event { Some(activity) } else { None })
+}
+
 impl Source for Recording {
     fn header(&self) -> &Header {
         self.header()
     }
 
-    fn rows(&self) -> Result<Rows<'_>, BoxError> {
-        let mut names = Names::default();
-        let rows = self.snapshots()?.flat_map(|record| {
-            let (record, error) = record.map_or_else(|error| (None, Some(error)), |record| (Some(record), None));
-            let rows = record.into_iter().flat_map(SnapshotRecord::into_rows);
-            rows.map(Ok).chain(error.map(|error| Err(error.into())))
-        });
-        Ok(Box::new(rows.map(move |row: Result<Row, BoxError>| {
-            let mut row = row?;
-            row.target.mappings = names.tell(row.time, row.target.id, &row.target.mappings);
-            Ok(row)
-        })))
-    }
-
-    fn activities(&self) -> Result<Activities<'_>, BoxError> {
-        Ok(Box::new(self.activities()?.map(|activity| Ok(activity?))))
-    }
-
-    fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
-        let mut names = Names::default();
-        Ok(Box::new(self.surveys()?.map(move |record| {
-            let mut record = record?;
-            let time = record.survey.time;
-            for found in &mut record.survey.targets {
-                found.mappings = names.tell(time, found.id, &found.mappings);
+    fn events(&self, needs: Needs) -> Result<Events<'_>, BoxError> {
+        let (mut of_snapshots, mut of_surveys) = (Names::default(), Names::default());
+        Ok(Box::new(self.events(needs).map(move |event| {
+            let mut event = event?;
+            let time = event.time();
+            match &mut event {
+                Event::Snapshot(record) => record.snapshot.targets.iter_mut().for_each(|target| {
+                    target.mappings = of_snapshots.tell(time, target.id, &target.mappings);
+                }),
+                Event::Survey(record) => record.survey.targets.iter_mut().for_each(|target| {
+                    target.mappings = of_surveys.tell(time, target.id, &target.mappings);
+                }),
+                Event::Panel(_) | Event::Activity(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => {}
             }
-            Ok(record)
+            Ok(event)
         })))
-    }
-
-    fn marks(&self) -> Result<Marks<'_>, BoxError> {
-        Ok(Box::new(self.marks()?.map(|mark| Ok(mark?))))
-    }
-
-    fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
-        Ok(Box::new(self.allocations()?.map(|found| Ok(found?))))
-    }
-
-    fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
-        Ok(Box::new(self.missed()?.map(|missed| Ok(missed?))))
-    }
-
-    fn panels(&self) -> Result<Panels<'_>, BoxError> {
-        Ok(Box::new(self.panels()?.map(|found| Ok(found?))))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -303,11 +256,10 @@ impl Visit<'_> {
     /// The pieces with their bytes in memory. The present bytes of a region are divided among its mapped parts by their
     /// size. Without a survey, all mapped bytes count.
     pub fn present_pieces(&self) -> impl Iterator<Item = (Piece<'_>, u64)> {
-        let mapped = mapped_of_regions(self.row);
         self.pieces().map(move |piece| {
             let size = piece.range.size();
             let Some(pages) = piece.region.pages else { return (piece, size) };
-            let whole = mapped.get(&piece.region.range.start()).copied().unwrap_or(size).max(1);
+            let whole = piece.whole.max(1);
             (piece, (u128::from(pages.present) * u128::from(size) / u128::from(whole)) as u64)
         })
     }
@@ -334,6 +286,9 @@ pub struct Piece<'a> {
     pub region: &'a RegionSnapshot,
     /// The mapping.
     pub mapping: &'a Mapping,
+    /// The bytes of all pieces of the region, selected or not. What is in memory of a region lies in them: a region of
+    /// a survey can span large gaps between mappings.
+    pub whole: u64,
 }
 
 /// The mapped pieces of the regions of a row inside `address`, in the order of addresses. Address space without access
@@ -342,23 +297,16 @@ pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Pie
     row.target.regions_with_mappings().flat_map(move |(region, mapped)| {
         let parts = mapped.iter().filter_map(|mapping| Some((mapping.range.intersection(region.range)?, mapping)));
         let parts = parts.map(|(range, mapping)| (range, mapping, is_memory(&row.target.mappings, mapping)));
-        let fits: u64 = parts.clone().filter(|(.., is_memory)| *is_memory).map(|(range, ..)| range.size()).sum();
+        let (fits, all) = parts.clone().fold((0, 0), |(fits, all): (u64, u64), (range, _, is_memory)| {
+            (fits + if is_memory { range.size() } else { 0 }, all + range.size())
+        });
         let has_more = region.pages.is_some_and(|pages| pages.kept() > fits);
+        let whole = if has_more { all } else { fits };
         parts.filter_map(move |(range, mapping, is_memory)| {
             let range = address.map_or(Some(range), |wanted| wanted.intersection(range))?;
-            (is_memory || has_more).then_some(Piece { range, region, mapping })
+            (is_memory || has_more).then_some(Piece { range, region, mapping, whole })
         })
     })
-}
-
-/// The mapped bytes of each region of a row, by its start. What is in memory of a region lies in them: a region of a
-/// survey can span large gaps between mappings.
-pub fn mapped_of_regions(row: &Row) -> HashMap<u64, u64> {
-    let mut mapped = HashMap::new();
-    for piece in pieces(row, None) {
-        *mapped.entry(piece.region.range.start()).or_insert(0) += piece.range.size();
-    }
-    mapped
 }
 
 /// Shares of the samples of a region.
@@ -394,13 +342,37 @@ impl Share {
     }
 }
 
-/// Something that is computed from the rows of one walk.
-pub trait View {
-    /// Adds a row.
+/// An event on a walk. A snapshot comes target by target.
+pub enum Seen<'a> {
+    /// One target in a snapshot of the selected time.
+    Row(&'a Visit<'a>),
+    /// How much memory is in use.
+    Panel(&'a PanelSnapshot),
+    /// The end of a survey.
+    Survey(&'a SurveyRecord),
+    /// What schemes did, and how much memory is in use.
+    Activity(&'a Activity),
+    /// A moment with a name.
+    Mark(&'a Mark),
+    /// Calls that mapped memory.
+    Allocations(&'a Allocations),
+    /// What the recorder could not take in.
+    Missed(&'a Missed),
+}
+
+/// Something that is computed from the events of one walk, as they come.
+///
+/// Of snapshots, an accumulator gets those of the selected time; of the other events it gets all, because what comes
+/// before the selected time can matter to what is in it.
+pub trait Accumulator {
+    /// What it needs of the recording.
+    fn needs(&self) -> Needs;
+
+    /// Takes in an event. What it did not ask for it may get as well, and parts that nobody asked for are missing.
     ///
     /// # Errors
-    /// If the view writes to an output that cannot be written to.
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError>;
+    /// If it writes to an output that cannot be written to, or has too much to keep.
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError>;
 }
 
 /// The contents of a source, for error messages.
@@ -447,46 +419,40 @@ impl Contents {
     }
 }
 
-/// Reads `source` once, and adds every row of the selected time to each of `views`.
+/// Reads `source` once, and hands its events to each of `accumulators`.
 ///
 /// # Errors
 /// If the source cannot be read, is empty, or has nothing in the selection.
-pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn View]) -> Result<(), ReportError> {
-    let mut contents = Contents::default();
-    let mut matched = false;
-    // The time of the last row of each target, of the current snapshot, and of the previous one.
-    let mut last_of: std::collections::HashMap<TargetId, Duration> = std::collections::HashMap::new();
-    let (mut current, mut previous) = (None, Duration::ZERO);
-    for row in source.rows().map_err(ReportError::Source)? {
-        let row = row.map_err(ReportError::Source)?;
-        let first_of_snapshot = row.cost.is_some() || current != Some(row.time);
-        if current != Some(row.time) {
-            previous = current.unwrap_or_default();
-            current = Some(row.time);
-        }
-        if matched && selection.time.as_ref().is_some_and(|range| row.time > range.end) {
-            return Ok(());
-        }
-        contents.add(&row);
-        let since = since(&row, last_of.insert(row.target.id, row.time));
-        if !selection.holds_time(row.time) {
-            continue;
-        }
-        let visit = Visit {
-            since: selection.time.as_ref().map_or(since, |range| since.max(range.start).min(row.time)),
-            first_of_snapshot,
-            elapsed: source.header().recorded(previous, row.time),
-            chosen: selection.holds_target(row.target.id),
-            address: selection.address,
-            row: &row,
-        };
-        // Without surveys, regions cover all that is mapped.
-        let is_mapped = || visit.mapped().next().is_some() || visit.pieces().next().is_some();
-        matched |= visit.chosen && (selection.address.is_none() || is_mapped());
-        for view in &mut *views {
-            view.add(&visit)?;
+pub fn walk(
+    source: &dyn Source,
+    selection: &Selection,
+    accumulators: &mut [&mut dyn Accumulator],
+) -> Result<(), ReportError> {
+    let mut needs = accumulators.iter().fold(Needs::NOTHING, |needs, accumulator| needs | accumulator.needs());
+    // Whether there is something at the selected addresses, only regions tell.
+    needs.snapshots = true;
+    needs.regions |= selection.address.is_some();
+    let mut rows = Rows::default();
+    for event in source.events(needs).map_err(ReportError::Source)? {
+        let event = event.map_err(ReportError::Source)?;
+        let mut give = |seen: Seen<'_>| accumulators.iter_mut().try_for_each(|accumulator| accumulator.event(&seen));
+        match event {
+            Event::Snapshot(record) => {
+                for row in record.into_rows() {
+                    if let Some(visit) = rows.visit(source.header(), selection, &row) {
+                        give(Seen::Row(&visit))?;
+                    }
+                }
+            }
+            Event::Panel(panel) => give(Seen::Panel(&panel))?,
+            Event::Survey(record) => give(Seen::Survey(&record))?,
+            Event::Activity(activity) => give(Seen::Activity(&activity))?,
+            Event::Mark(mark) => give(Seen::Mark(&mark))?,
+            Event::Allocations(found) => give(Seen::Allocations(&found))?,
+            Event::Missed(missed) => give(Seen::Missed(&missed))?,
         }
     }
+    let Rows { contents, matched, .. } = rows;
     if contents.rows == 0 {
         return Err(ReportError::NothingRecorded { aggregation: Duration::from_nanos(source.header().aggregation_ns) });
     }
@@ -494,6 +460,45 @@ pub fn walk(source: &dyn Source, selection: &Selection, views: &mut [&mut dyn Vi
         return Err(ReportError::NothingMatches { asked: selection.describe(), holds: contents.describe() });
     }
     Ok(())
+}
+
+/// The rows of a walk so far.
+#[derive(Default)]
+struct Rows {
+    contents: Contents,
+    /// Whether one of them is selected.
+    matched: bool,
+    /// The time of the last row of each target, of the current snapshot, and of the previous one.
+    last_of: HashMap<TargetId, Duration>,
+    current: Option<Duration>,
+    previous: Duration,
+}
+
+impl Rows {
+    /// The visit of the next row, if it is of the selected time.
+    fn visit<'a>(&mut self, header: &Header, selection: &Selection, row: &'a Row) -> Option<Visit<'a>> {
+        let first_of_snapshot = row.cost.is_some() || self.current != Some(row.time);
+        if self.current != Some(row.time) {
+            self.previous = self.current.replace(row.time).unwrap_or_default();
+        }
+        self.contents.add(row);
+        let since = since(row, self.last_of.insert(row.target.id, row.time));
+        if !selection.holds_time(row.time) {
+            return None;
+        }
+        let visit = Visit {
+            since: selection.time.as_ref().map_or(since, |range| since.max(range.start).min(row.time)),
+            first_of_snapshot,
+            elapsed: header.recorded(self.previous, row.time),
+            chosen: selection.holds_target(row.target.id),
+            address: selection.address,
+            row,
+        };
+        // Without surveys, regions cover all that is mapped.
+        let is_mapped = || visit.mapped().next().is_some() || visit.pieces().next().is_some();
+        self.matched |= visit.chosen && (selection.address.is_none() || is_mapped());
+        Some(visit)
+    }
 }
 
 /// The start of the time that a row covers: the previous row of its target, unless rows are missing in between.

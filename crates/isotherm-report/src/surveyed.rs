@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{BlockSums, PageSums, SurveySnapshot, TotalSums};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
+use isotherm_record::{Needs, SurveyRecord};
 
 use crate::ReportError;
 use crate::brief::Brief;
@@ -14,10 +15,9 @@ use crate::extent::shown_name;
 use crate::groups::{Grouping, StackShares};
 use crate::node_memory::OnNodes;
 use crate::resident::idle_bytes;
-use crate::source::{Selection, Source};
+use crate::source::{Accumulator, Seen, Selection};
 use crate::summary::{CountedOnce, Summary, Temperature};
 use crate::surveys::{Reach, kept, part};
-use crate::used::Used;
 
 /// The sums over surveys, in bytes × nanoseconds of their intervals.
 #[derive(Default)]
@@ -149,42 +149,73 @@ impl Nodes {
     }
 }
 
-/// Adds what surveys found, and what is in swap, to a summary of the same selection.
-///
-/// # Errors
-/// If the source cannot be read.
-pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
-    let mut names: HashMap<String, Sums> = HashMap::new();
-    let mut targets: HashMap<TargetId, Sums> = HashMap::new();
-    let mut groups: HashMap<usize, Sums> = HashMap::new();
-    // Those of groups that are stacks.
-    let mut of_stacks: HashMap<usize, Sums> = HashMap::new();
-    let mut total = Sums::default();
-    let (mut once, mut once_swapped) = (Some([0_u128; 3]), None);
-    let (mut reach, mut surveys) = (Reach::default(), Covered::default());
-    let mut nodes = Nodes::default();
-    let mut brief = Brief::default();
-    let mut stacks = summary.grouping.of_stack().map(StackShares::new);
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let record = record.map_err(ReportError::Source)?;
-        brief.add(&record, selection, summary);
-        let survey = record.survey;
-        let covered = reach.of(&survey);
+/// What surveys found in the memory of a summary.
+#[derive(Default)]
+pub(crate) struct SurveyedMemory {
+    selection: Selection,
+    grouping: Grouping,
+    names: HashMap<String, Sums>,
+    targets: HashMap<TargetId, Sums>,
+    groups: HashMap<usize, Sums>,
+    /// Those of groups that are stacks.
+    of_stacks: HashMap<usize, Sums>,
+    total: Sums,
+    once: Option<[u128; 3]>,
+    once_swapped: Option<u64>,
+    reach: Reach,
+    surveys: Covered,
+    nodes: Nodes,
+    brief: Brief,
+    stacks: Option<StackShares>,
+}
+
+impl SurveyedMemory {
+    /// That of a selection, before its walk.
+    pub(crate) fn new(selection: &Selection, grouping: &Grouping) -> Self {
+        Self {
+            selection: selection.clone(),
+            grouping: grouping.clone(),
+            once: Some([0; 3]),
+            stacks: grouping.of_stack().map(StackShares::new),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, record: &SurveyRecord) {
+        let Self {
+            selection,
+            grouping,
+            names,
+            targets,
+            groups,
+            of_stacks,
+            total,
+            once,
+            once_swapped,
+            reach,
+            surveys,
+            nodes,
+            brief,
+            stacks,
+        } = self;
+        brief.add(record, selection, grouping);
+        let survey = &record.survey;
+        let covered = reach.of(survey);
         if !selection.holds_time(survey.time) {
-            continue;
+            return;
         }
         surveys.time = covered;
         // The first survey counts all memory that was ever accessed as touched.
         surveys.intervals += survey.interval;
-        let found = survey.total.filter(|_| selection.holds_all(&survey));
-        once_swapped = found.and_then(|total| total.sums.swapped);
+        let found = survey.total.filter(|_| selection.holds_all(survey));
+        *once_swapped = found.and_then(|total| total.sums.swapped);
         if !survey.interval.is_zero() {
-            once = once.zip(found).map(|(sums, TotalSums { sums: found, shared })| {
+            *once = once.zip(found).map(|(sums, TotalSums { sums: found, shared })| {
                 let found = [found.present, shared, found.touched];
                 std::array::from_fn(|i| sums[i] + u128::from(found[i]) * survey.interval.as_nanos())
             });
         }
-        nodes.add(&survey, selection, &summary.grouping);
+        nodes.add(survey, selection, grouping);
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             surveys.last.insert(target.id, survey.time);
             // After its end, a target is still there until the next snapshot, and has no memory.
@@ -195,8 +226,8 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
                 let label = mapping.label();
                 let name = shown_name(&label);
                 add(names.entry(name.to_owned()).or_default());
-                add(&mut total);
-                let group = summary.grouping.of_memory(target.id, name).map(|nth| groups.entry(nth).or_default());
+                add(total);
+                let group = grouping.of_memory(target.id, name).map(|nth| groups.entry(nth).or_default());
                 for of in group.into_iter().chain([targets.entry(target.id).or_default()]).filter(|_| lives) {
                     of.see(survey.time, survey.interval);
                     add(of);
@@ -207,7 +238,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
                 if let Some(bytes) = range.map(AddrRange::size) {
                     all(mapping, &|of| of.map(survey.time, survey.interval, target.id, bytes));
                 }
-                if let (Some(stacks), Some(range), true) = (&mut stacks, range, lives) {
+                if let (Some(stacks), Some(range), true) = (&mut *stacks, range, lives) {
                     for (nth, bytes) in stacks.sizes(target.id, survey.time, mapping, range) {
                         let of = of_stacks.entry(nth).or_default();
                         of.see(survey.time, survey.interval);
@@ -224,7 +255,7 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
                     all(mapping, &|of| of.add_without_access(survey.time, survey.interval, target.id, &sums));
                 }
                 let range = selection.clip(mapping.range);
-                if let (Some(stacks), Some(range), true) = (&mut stacks, range, lives) {
+                if let (Some(stacks), Some(range), true) = (&mut *stacks, range, lives) {
                     for (nth, sums) in stacks.sums(target.id, survey.time, mapping, range, &sums, &blocks) {
                         of_stacks.entry(nth).or_default().add(survey.time, survey.interval, target.id, &sums);
                     }
@@ -232,39 +263,56 @@ pub(crate) fn add(summary: &mut Summary, source: &dyn Source, selection: &Select
             }
         }
     }
-    groups.extend(of_stacks);
-    brief.write(summary);
-    Used::read(source, selection, &summary.grouping)?.write(summary);
-    if surveys.intervals.is_zero() {
-        return Ok(());
+
+    /// Adds it to a summary of the same selection.
+    pub(crate) fn write(self, summary: &mut Summary) {
+        let Self { names, targets, mut groups, of_stacks, total, once, once_swapped, surveys, nodes, brief, .. } = self;
+        groups.extend(of_stacks);
+        brief.write(summary);
+        if surveys.intervals.is_zero() {
+            return;
+        }
+        summary.counted_once = once.map(|sums| {
+            let [resident_bytes, shared_bytes, touched_bytes] =
+                sums.map(|sum| (sum / surveys.intervals.as_nanos()) as u64);
+            CountedOnce { resident_bytes, shared_bytes, touched_bytes, swapped_bytes: once_swapped }
+        });
+        let none = Sums::default();
+        total.write(&surveys, surveys.intervals, &mut summary.total);
+        // Memory that is wholly in swap, or that counts where it is mapped first, has no region.
+        let known: HashSet<Arc<str>> = summary.mappings.iter().map(|of| Arc::clone(&of.name)).collect();
+        let elsewhere = |sums: &Sums| sums.swapped + sums.mapped_again;
+        let mut others: Vec<_> =
+            names.iter().filter(|(name, sums)| elsewhere(sums) > 0 && !known.contains(&***name)).collect();
+        others.sort_by_key(|(name, sums)| (Reverse(elsewhere(sums)), *name));
+        let without_region = |name: &str| Temperature { name: name.into(), ..Temperature::default() };
+        summary.mappings.extend(others.into_iter().map(|(name, _)| without_region(name)));
+        for of in &mut summary.mappings {
+            names.get(&*of.name).unwrap_or(&none).write(&surveys, surveys.intervals, of);
+        }
+        summary.nodes = nodes.all.memory(surveys.intervals, surveys.time);
+        for of in &mut summary.targets {
+            let sums = targets.get(&of.id).unwrap_or(&none);
+            sums.write(&surveys, sums.lived, &mut of.total);
+            of.nodes = nodes.of_targets.get(&of.id).map_or_else(Vec::new, |of| of.memory(sums.lived, surveys.time));
+        }
+        for of in &mut summary.groups {
+            let sums = groups.get(&of.place).unwrap_or(&none);
+            sums.write(&surveys, sums.lived, &mut of.total);
+            of.nodes = nodes.of_groups.get(&of.place).map_or_else(Vec::new, |of| of.memory(sums.lived, surveys.time));
+        }
     }
-    summary.counted_once = once.map(|sums| {
-        let [resident_bytes, shared_bytes, touched_bytes] = sums.map(|sum| (sum / surveys.intervals.as_nanos()) as u64);
-        CountedOnce { resident_bytes, shared_bytes, touched_bytes, swapped_bytes: once_swapped }
-    });
-    let none = Sums::default();
-    total.write(&surveys, surveys.intervals, &mut summary.total);
-    // Memory that is wholly in swap, or that counts where it is mapped first, has no region.
-    let known: HashSet<Arc<str>> = summary.mappings.iter().map(|of| Arc::clone(&of.name)).collect();
-    let elsewhere = |sums: &Sums| sums.swapped + sums.mapped_again;
-    let mut others: Vec<_> =
-        names.iter().filter(|(name, sums)| elsewhere(sums) > 0 && !known.contains(&***name)).collect();
-    others.sort_by_key(|(name, sums)| (Reverse(elsewhere(sums)), *name));
-    let without_region = |name: &str| Temperature { name: name.into(), ..Temperature::default() };
-    summary.mappings.extend(others.into_iter().map(|(name, _)| without_region(name)));
-    for of in &mut summary.mappings {
-        names.get(&*of.name).unwrap_or(&none).write(&surveys, surveys.intervals, of);
+}
+
+impl Accumulator for SurveyedMemory {
+    fn needs(&self) -> Needs {
+        Needs { surveys: true, blocks: self.stacks.is_some(), ..Needs::NOTHING }
     }
-    summary.nodes = nodes.all.memory(surveys.intervals, surveys.time);
-    for of in &mut summary.targets {
-        let sums = targets.get(&of.id).unwrap_or(&none);
-        sums.write(&surveys, sums.lived, &mut of.total);
-        of.nodes = nodes.of_targets.get(&of.id).map_or_else(Vec::new, |of| of.memory(sums.lived, surveys.time));
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            self.add(record);
+        }
+        Ok(())
     }
-    for of in &mut summary.groups {
-        let sums = groups.get(&of.place).unwrap_or(&none);
-        sums.write(&surveys, sums.lived, &mut of.total);
-        of.nodes = nodes.of_groups.get(&of.place).map_or_else(Vec::new, |of| of.memory(sums.lived, surveys.time));
-    }
-    Ok(())
 }

@@ -1,15 +1,11 @@
 //! What surveys say of a selection.
 
 use std::collections::HashMap;
-use std::iter::Peekable;
 use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
 use isotherm_record::{Row, SurveyRecord};
-
-use crate::ReportError;
-use crate::source::{Source, Surveys};
 
 /// How far the surveys go back, as they are taken in in their order.
 ///
@@ -29,33 +25,20 @@ impl Reach {
     }
 }
 
-/// The last survey before each row of a walk.
-pub(crate) struct LastSurveys<'a> {
-    rest: Peekable<Surveys<'a>>,
-    last: HashMap<TargetId, TargetSurvey>,
-}
+/// The last survey before each row of a walk, which has it first.
+#[derive(Debug, Default)]
+pub(crate) struct LastSurveys(HashMap<TargetId, TargetSurvey>);
 
-impl<'a> LastSurveys<'a> {
-    /// Those of a walk over `source` that has not begun.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub(crate) fn new(source: &'a dyn Source) -> Result<Self, ReportError> {
-        Ok(Self { rest: source.surveys().map_err(ReportError::Source)?.peekable(), last: HashMap::new() })
+impl LastSurveys {
+    /// Takes in a survey.
+    pub(crate) fn survey(&mut self, record: &SurveyRecord) {
+        self.0 = record.survey.targets.iter().map(|found| (found.id, found.clone())).collect();
     }
 
     /// What the last survey before a row found in its target. A survey at the time of the row came after it. `None` if
     /// there is no survey before.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub(crate) fn before(&mut self, row: &Row) -> Result<Option<&TargetSurvey>, ReportError> {
-        let is_before = |survey: &SurveyRecord| survey.survey.time < row.time;
-        while let Some(record) = self.rest.next_if(|record| record.as_ref().map_or(true, is_before)) {
-            let found = record.map_err(ReportError::Source)?.survey.targets;
-            self.last = found.into_iter().map(|found| (found.id, found)).collect();
-        }
-        Ok(self.last.get(&row.target.id))
+    pub(crate) fn before(&self, row: &Row) -> Option<&TargetSurvey> {
+        self.0.get(&row.target.id)
     }
 }
 

@@ -4,16 +4,22 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
+use isotherm_record::{Header, Needs};
 
 use crate::ReportError;
 use crate::course::Course;
 use crate::groups::Grouping;
-use crate::source::{Selection, Source};
+use crate::source::{Accumulator, Seen, Selection};
 use crate::summary::Summary;
 
 /// The memory in use, by the activities of a selection.
 #[derive(Default)]
 pub(crate) struct Used {
+    header: Option<Header>,
+    selection: Selection,
+    grouping: Grouping,
+    /// The time of the last activity.
+    before: Duration,
     /// For each target its proportional bytes, if they are known, and its bytes in swap at the end.
     targets: HashMap<TargetId, (Course, u64)>,
     /// The proportional bytes of each group, by its place. A mapping has none.
@@ -21,29 +27,10 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub(crate) fn read(source: &dyn Source, selection: &Selection, grouping: &Grouping) -> Result<Self, ReportError> {
-        let mut used = Self::default();
-        let mut before = Duration::ZERO;
-        for activity in source.activities().map_err(ReportError::Source)? {
-            let activity = activity.map_err(ReportError::Source)?;
-            let elapsed = source.header().recorded(std::mem::replace(&mut before, activity.time), activity.time);
-            if !selection.holds_time(activity.time) {
-                continue;
-            }
-            for (id, memory) in activity.memory.into_iter().filter(|(id, _)| selection.holds_target(*id)) {
-                let group = grouping.of_target(id).map(|nth| used.groups.entry(nth).or_default());
-                let (course, swapped) = used.targets.entry(id).or_default();
-                *swapped = memory.swapped;
-                for course in group.into_iter().chain([course]) {
-                    course.add(activity.time, elapsed, memory.proportional);
-                }
-            }
-        }
-        Ok(used)
+    /// That of a selection, before its walk.
+    pub(crate) fn new(header: &Header, selection: &Selection, grouping: &Grouping) -> Self {
+        let (header, selection, grouping) = (Some(header.clone()), selection.clone(), grouping.clone());
+        Self { header, selection, grouping, ..Self::default() }
     }
 
     /// Writes it to a summary with the groups that it was read with.
@@ -60,6 +47,29 @@ impl Used {
             let swapped = self.targets.values().map(|(_, swapped)| *swapped);
             summary.total.surveyed.swapped_bytes = Some(swapped.fold(0, u64::saturating_add));
         }
+    }
+}
+
+impl Accumulator for Used {
+    fn needs(&self) -> Needs {
+        Needs::ACTIVITIES
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let (Seen::Activity(activity), Some(header)) = (event, &self.header) else { return Ok(()) };
+        let elapsed = header.recorded(std::mem::replace(&mut self.before, activity.time), activity.time);
+        if !self.selection.holds_time(activity.time) {
+            return Ok(());
+        }
+        for (id, memory) in activity.memory.iter().filter(|(id, _)| self.selection.holds_target(*id)) {
+            let group = self.grouping.of_target(*id).map(|nth| self.groups.entry(nth).or_default());
+            let (course, swapped) = self.targets.entry(*id).or_default();
+            *swapped = memory.swapped;
+            for course in group.into_iter().chain([course]) {
+                course.add(activity.time, elapsed, memory.proportional);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ fn heatmap(source: &Made, selection: &Selection, columns: usize, rows: usize) ->
 }
 
 fn summary(source: &Made, selection: &Selection) -> Summary {
-    let (mut summary, mut overhead) = (SummaryBuilder::default(), Overhead::new(source.header()));
+    let (mut summary, mut overhead) = (SummaryBuilder::default(), Overhead::new(source.header(), selection));
     walk(source, selection, &mut [&mut summary, &mut overhead]).unwrap();
     summary.finish(source.header(), None, &overhead.finish())
 }
@@ -195,7 +195,7 @@ fn percentiles_are_over_time_and_not_over_snapshots() {
 fn overhead_covers_the_selected_time_and_all_targets() {
     let source = made::phases(50);
     let of = |selection: &Selection| {
-        let mut overhead = Overhead::new(source.header());
+        let mut overhead = Overhead::new(source.header(), selection);
         walk(&source, selection, &mut [&mut overhead]).unwrap();
         overhead.finish()
     };

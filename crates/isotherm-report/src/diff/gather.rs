@@ -8,12 +8,14 @@ use isotherm_core::rate::sampling_interval;
 use isotherm_core::survey::{PageSums, WINDOWS};
 
 use super::quantity::{Amount, Quantity};
+use isotherm_record::Needs;
+
 use crate::ReportError;
 use crate::command::program_of;
 use crate::extent::shown_name;
 use crate::intervals::IntervalRange;
 use crate::parts::Parts;
-use crate::source::{Selection, Source, View, Visit};
+use crate::source::{self, Accumulator, Seen, Selection, Source};
 use crate::surveys::{Reach, part};
 use crate::wss::Percentiles;
 
@@ -29,8 +31,8 @@ pub(super) struct SurveyTimes {
 impl SurveyTimes {
     pub(super) fn read(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
         let (mut reach, mut times, mut reaches) = (Reach::default(), vec![], vec![]);
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let survey = record.map_err(ReportError::Source)?.survey;
+        for record in source::surveys(source)? {
+            let survey = record?.survey;
             let covered = reach.of(&survey);
             let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
             if has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero() {
@@ -131,8 +133,8 @@ impl Gathered {
         let Some(place) = WINDOWS.iter().position(|&known| known == window) else { return Ok(()) };
         let settled = surveys.cover(window);
         self.once = Some([Series::default(); 2]);
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let record = record.map_err(ReportError::Source)?;
+        for record in source::surveys(source)? {
+            let record = record?;
             let survey = &record.survey;
             let Ok(nth) = surveys.times.binary_search(&(survey.time, survey.interval)) else { continue };
             let seconds = survey.interval.as_secs_f64();
@@ -229,8 +231,13 @@ fn add_to(
     }
 }
 
-impl View for Gathered {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for Gathered {
+    fn needs(&self) -> Needs {
+        Needs::SNAPSHOTS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }

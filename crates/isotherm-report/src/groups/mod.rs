@@ -4,7 +4,7 @@ mod programs;
 mod roster;
 mod stacks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use isotherm_core::{TargetId, unit_in};
@@ -14,10 +14,11 @@ use serde::Serialize;
 use crate::ReportError;
 use crate::command::shown_command;
 use crate::extent::shown_name;
-use crate::source::{Selection, Source};
+use crate::source::{Selection, Source, walk};
 use crate::stacks::Stacks;
 use roster::Roster;
 
+pub(crate) use roster::Reader;
 pub(crate) use stacks::{StackGroups, StackShares};
 
 /// With more targets than this, memory is grouped by command unless the user chooses.
@@ -114,6 +115,8 @@ pub struct Grouping {
     of_target: HashMap<TargetId, usize>,
     of_mapping: HashMap<Arc<str>, usize>,
     of_stack: Option<Arc<StackGroups>>,
+    /// The targets that snapshots have. Others are in surveys alone.
+    sampled: Arc<HashSet<TargetId>>,
 }
 
 impl Grouping {
@@ -123,10 +126,34 @@ impl Grouping {
     /// # Errors
     /// If the source cannot be read, or does not tell the cgroups that the groups are by.
     pub fn of(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
-        let roster = Roster::of(source, selection, by == Some(GroupBy::Mapping))?;
+        let mut reader = Self::reader(selection, by);
+        match walk(source, selection, &mut [&mut reader]) {
+            // What has nothing to group has no groups.
+            Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) => {}
+            walked => walked?,
+        }
+        Self::of_reader(reader, source, selection, by)
+    }
+
+    /// What reads what is grouped, before the walk of a selection.
+    pub(crate) fn reader(selection: &Selection, by: Option<GroupBy>) -> Reader {
+        Reader::new(selection, by == Some(GroupBy::Mapping))
+    }
+
+    /// The groups of what was read.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub(crate) fn of_reader(
+        reader: Reader,
+        source: &dyn Source,
+        selection: &Selection,
+        by: Option<GroupBy>,
+    ) -> Result<Self, ReportError> {
+        let roster = reader.finish();
         let many = roster.targets.len() > MOST_TARGETS && programs::are_several(&roster.targets);
         let by = by.unwrap_or(if many { GroupBy::Command } else { GroupBy::Process });
-        let mut grouping = Self { by, ..Self::default() };
+        let mut grouping = Self { by, sampled: Arc::new(roster.sampled.clone()), ..Self::default() };
         if by == GroupBy::Mapping {
             grouping.add_mappings(&roster);
             return Ok(grouping);
@@ -165,6 +192,11 @@ impl Grouping {
             self.of_mapping.insert(Arc::from(name), self.groups.len());
             self.groups.push(Group { name: name.into(), processes: *processes, ..Group::default() });
         }
+    }
+
+    /// Whether a snapshot of the selection has this target.
+    pub(crate) fn is_sampled(&self, target: TargetId) -> bool {
+        self.sampled.contains(&target)
     }
 
     /// What the groups are by.

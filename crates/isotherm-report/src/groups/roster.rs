@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use isotherm_core::{Mapping, TargetId};
-use isotherm_record::TargetInfo;
+use isotherm_record::{Needs, TargetInfo};
 
 use crate::ReportError;
 use crate::extent::shown_name;
-use crate::source::{Selection, Source};
+use crate::source::{Accumulator, Seen, Selection, Visit};
 
 /// The targets of a selection, and the names of their mappings.
 #[derive(Default)]
@@ -17,42 +17,73 @@ pub(super) struct Roster {
     pub(super) targets: Vec<(TargetId, Arc<TargetInfo>)>,
     /// The shown names of mappings, each with the number of targets that have it. Empty if they are not wanted.
     pub(super) mappings: BTreeMap<String, usize>,
+    /// The targets that snapshots have.
+    pub(super) sampled: HashSet<TargetId>,
 }
 
+/// What a survey says of a target: what it is, and its mappings if they are wanted.
+type Surveyed = (TargetId, Arc<TargetInfo>, Option<Arc<[Mapping]>>);
+
+/// Reads what is grouped.
 #[derive(Default)]
-struct Reader {
+pub(crate) struct Reader {
+    selection: Selection,
+    mappings: bool,
+    /// What surveys say, and what the last one of each target said.
+    surveyed: Vec<Surveyed>,
+    last: HashMap<TargetId, (Arc<TargetInfo>, Option<Arc<[Mapping]>>)>,
     roster: Roster,
     places: HashMap<TargetId, usize>,
     /// The mappings of each target that were read last, and the names that it has had.
     names: HashMap<TargetId, (Arc<[Mapping]>, HashSet<String>)>,
 }
 
-impl Roster {
-    /// Reads it. `mappings` says whether the names of mappings are wanted.
-    pub(super) fn of(source: &dyn Source, selection: &Selection, mappings: bool) -> Result<Self, ReportError> {
-        let mut reader = Reader::default();
-        for row in source.rows().map_err(ReportError::Source)? {
-            let row = row.map_err(ReportError::Source)?;
-            if selection.holds_time(row.time) && selection.holds_target(row.target.id) {
-                reader.add(row.target.id, &row.info);
-                if mappings {
-                    reader.add_mappings(row.target.id, &row.target.mappings, selection);
+impl Reader {
+    /// The reader of a selection, before its walk. `mappings` says whether the names of mappings are wanted.
+    pub(crate) fn new(selection: &Selection, mappings: bool) -> Self {
+        Self { selection: selection.clone(), mappings, ..Self::default() }
+    }
+
+    /// What it has read. A target that ended soon may be in a survey alone: those come after the others.
+    pub(super) fn finish(mut self) -> Roster {
+        for (id, info, mappings) in std::mem::take(&mut self.surveyed) {
+            self.add(id, &info);
+            mappings.iter().for_each(|mappings| self.add_mappings(id, mappings));
+        }
+        self.roster
+    }
+}
+
+impl Accumulator for Reader {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, surveys: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Row(Visit { row, chosen: true, .. }) = event {
+            self.add(row.target.id, &row.info);
+            self.roster.sampled.insert(row.target.id);
+            if self.mappings {
+                self.add_mappings(row.target.id, &row.target.mappings);
+            }
+        }
+        if let Seen::Survey(record) = event
+            && self.selection.holds_time(record.survey.time)
+        {
+            for (found, info) in record.described().filter(|(found, _)| self.selection.holds_target(found.id)) {
+                let mappings = self.mappings.then(|| Arc::clone(&found.mappings));
+                // What is the same as in the last survey says nothing new.
+                let same = |(known, told): &(Arc<TargetInfo>, Option<Arc<[Mapping]>>)| {
+                    Arc::ptr_eq(known, &info)
+                        && told.as_ref().zip(mappings.as_ref()).is_none_or(|(a, b)| Arc::ptr_eq(a, b))
+                };
+                if !self.last.get(&found.id).is_some_and(same) {
+                    self.last.insert(found.id, (Arc::clone(&info), mappings.clone()));
+                    self.surveyed.push((found.id, info, mappings));
                 }
             }
         }
-        // A target that ended soon may be in a survey alone.
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let record = record.map_err(ReportError::Source)?;
-            for (found, info) in record.described().filter(|_| selection.holds_time(record.survey.time)) {
-                if selection.holds_target(found.id) {
-                    reader.add(found.id, &info);
-                    if mappings {
-                        reader.add_mappings(found.id, &found.mappings, selection);
-                    }
-                }
-            }
-        }
-        Ok(reader.roster)
+        Ok(())
     }
 }
 
@@ -68,7 +99,7 @@ impl Reader {
         }
     }
 
-    fn add_mappings(&mut self, id: TargetId, mappings: &Arc<[Mapping]>, selection: &Selection) {
+    fn add_mappings(&mut self, id: TargetId, mappings: &Arc<[Mapping]>) {
         let (last, names) = self.names.entry(id).or_default();
         if Arc::ptr_eq(last, mappings) {
             return;
@@ -77,7 +108,7 @@ impl Reader {
         for mapping in &**mappings {
             let label = mapping.label();
             let name = shown_name(&label);
-            if selection.clip(mapping.range).is_some() && !names.contains(name) {
+            if self.selection.clip(mapping.range).is_some() && !names.contains(name) {
                 names.insert(name.to_owned());
                 *self.roster.mappings.entry(name.to_owned()).or_default() += 1;
             }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use isotherm_core::rate::{sampling_interval, share_of_counts};
 use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{AddrRange, TargetId, is_memory, units};
-use isotherm_record::TargetInfo;
+use isotherm_record::{Needs, SurveyRecord, TargetInfo};
 
 use crate::ReportError;
 use crate::axis::Axis;
@@ -20,7 +20,7 @@ use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
-use crate::source::{Selection, Share, Source, View, Visit, mapped_of_regions, walk};
+use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
 use crate::surveys::{pieces, selected};
 
 use cell::Sums;
@@ -118,77 +118,55 @@ pub struct Heatmap {
     touched: (f64, f64),
     /// The place of each target among `targets`.
     places: HashMap<TargetId, usize>,
+    selection: Selection,
+    /// The last survey, which says where the memory is until the next one.
+    placed: Option<SurveySnapshot>,
 }
 
 impl Heatmap {
-    /// Computes the heatmap of a selection with this measure, in two walks.
-    ///
-    /// # Errors
-    /// If the source cannot be read, has nothing in the selection, or has no surveys although the measure needs them.
-    pub fn of(
-        source: &dyn Source,
-        selection: &Selection,
-        measure: Measure,
-        plan: impl FnOnce(&Extent) -> Plan,
-    ) -> Result<Self, ReportError> {
-        if measure == Measure::Rate {
-            return Self::new(source, selection, plan);
-        }
-        let extent = Extent::of_surveys(source, selection)?.ok_or(ReportError::NotSurveyed { measure })?;
-        let mut heatmap = Self::of_surveys(source, selection, measure, &extent, &plan(&extent))?;
-        heatmap.add_places(source, selection)?;
-        Ok(heatmap)
-    }
-
-    /// What surveys measured of this extent, without where the memory was.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub(crate) fn of_surveys(
-        source: &dyn Source,
-        selection: &Selection,
-        measure: Measure,
-        extent: &Extent,
-        plan: &Plan,
-    ) -> Result<Self, ReportError> {
-        let mut heatmap = Self { measure, ..Self::blank(extent, plan) };
-        for record in source.surveys().map_err(ReportError::Source)? {
-            heatmap.add_survey(&record.map_err(ReportError::Source)?.survey, selection);
-        }
+    /// The heatmap of a selection with this measure, whose extent is known, before its walk.
+    pub(crate) fn begin(selection: &Selection, measure: Measure, extent: &Extent, plan: &Plan) -> Self {
+        let mut heatmap = Self { measure, selection: selection.clone(), ..Self::blank(extent, plan) };
         heatmap.targets.iter_mut().for_each(|target| target.measure = measure);
-        Ok(heatmap)
+        heatmap
     }
 
-    /// Adds where surveys found the memory. What a survey found holds until the next one, as in regions; with measures
-    /// of surveys, it holds since the survey before, as these do.
-    ///
-    /// # Errors
-    /// If the source cannot be read.
-    pub(crate) fn add_places(&mut self, source: &dyn Source, selection: &Selection) -> Result<(), ReportError> {
-        let mut surveys = source.surveys().map_err(ReportError::Source)?.peekable();
-        while let Some(record) = surveys.next() {
-            let survey = record.map_err(ReportError::Source)?.survey;
-            let (from, to) = if self.measure == Measure::Rate {
-                let next = surveys.peek().and_then(|record| record.as_ref().ok());
-                (survey.time, next.map_or(self.end, |next| next.survey.time))
-            } else {
-                (survey.time.saturating_sub(survey.interval), survey.time)
-            };
-            let (from, to) = (from.max(self.start), to.min(self.end));
-            if from >= to {
-                continue;
-            }
-            for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
-                let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) else { continue };
-                let (from, to) = (from.max(map.life.0), to.min(map.life.1));
-                let columns = if from < to { map.columns.overlaps(from, to) } else { vec![] };
-                map.add_places(found, selection, &columns);
-            }
+    /// Adds where the last survey found the memory. With measures of surveys, it holds since the survey before, as these
+    /// do; with others it holds until the next one, as in regions.
+    fn add_places(&mut self, next: Option<&SurveyRecord>) {
+        let next_time = next.map_or(self.end, |next| next.survey.time);
+        let place = match self.measure {
+            Measure::Rate => std::mem::replace(&mut self.placed, next.map(|next| next.survey.clone())),
+            Measure::Touched | Measure::IdleTime => next.map(|next| next.survey.clone()),
+        };
+        let Some(survey) = place else { return };
+        let (from, to) = match self.measure {
+            Measure::Rate => (survey.time, next_time),
+            Measure::Touched | Measure::IdleTime => (survey.time.saturating_sub(survey.interval), survey.time),
+        };
+        let (from, to) = (from.max(self.start), to.min(self.end));
+        if from >= to {
+            return;
         }
-        Ok(())
+        let selection = self.selection.clone();
+        for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
+            let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) else { continue };
+            let (from, to) = (from.max(map.life.0), to.min(map.life.1));
+            let columns = if from < to { map.columns.overlaps(from, to) } else { vec![] };
+            map.add_places(found, &selection, &columns);
+        }
     }
 
-    fn add_survey(&mut self, survey: &SurveySnapshot, selection: &Selection) {
+    /// The heatmap after its walk.
+    pub(crate) fn finish(mut self) -> Self {
+        if self.measure == Measure::Rate {
+            self.add_places(None);
+        }
+        self
+    }
+
+    fn add_survey(&mut self, survey: &SurveySnapshot) {
+        let selection = self.selection.clone();
         // The first survey does not tell when memory was accessed.
         if survey.interval.is_zero() || !selection.holds_time(survey.time) {
             return;
@@ -218,7 +196,7 @@ impl Heatmap {
         }
     }
 
-    /// Computes the heatmap of a selection, in two walks.
+    /// Computes the heatmap of access rates of a selection, in two walks.
     ///
     /// # Errors
     /// If the source cannot be read or has nothing in the selection.
@@ -228,10 +206,9 @@ impl Heatmap {
         plan: impl FnOnce(&Extent) -> Plan,
     ) -> Result<Self, ReportError> {
         let extent = Extent::of(source, selection)?;
-        let mut heatmap = Self::blank(&extent, &plan(&extent));
+        let mut heatmap = Self::begin(selection, Measure::Rate, &extent, &plan(&extent));
         walk(source, selection, &mut [&mut heatmap])?;
-        heatmap.add_places(source, selection)?;
-        Ok(heatmap)
+        Ok(heatmap.finish())
     }
 
     /// A heatmap without data.
@@ -275,6 +252,8 @@ impl Heatmap {
             reference,
             touched: (0.0, 0.0),
             places,
+            selection: Selection::default(),
+            placed: None,
         }
     }
 
@@ -334,9 +313,23 @@ impl Heatmap {
     }
 }
 
-impl View for Heatmap {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
-        if !visit.chosen {
+impl Accumulator for Heatmap {
+    fn needs(&self) -> Needs {
+        match self.measure {
+            Measure::Rate => Needs { snapshots: true, regions: true, ..Needs::SURVEYS },
+            Measure::Touched | Measure::IdleTime => Needs::SURVEYS,
+        }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            if self.measure != Measure::Rate {
+                self.add_survey(&record.survey);
+            }
+            self.add_places(Some(record));
+        }
+        let Seen::Row(visit) = event else { return Ok(()) };
+        if !visit.chosen || self.measure != Measure::Rate {
             return Ok(());
         }
         let aggregation = visit.row.aggregation.as_secs_f64();
@@ -346,7 +339,6 @@ impl View for Heatmap {
         let Some(map) = place.and_then(|&nth| self.targets.get_mut(nth)) else { return Ok(()) };
         let columns = map.columns.overlaps(visit.since, visit.row.time);
         columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
-        let mapped = mapped_of_regions(visit.row);
         for piece in visit.pieces() {
             let share = Share::of(piece.region, visit.row.samples);
             let rate = share.rate().unwrap_or(0.0);
@@ -356,8 +348,7 @@ impl View for Heatmap {
             let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
             let age = f64::from(piece.region.age) * aggregation;
             if let Some(pages) = piece.region.pages {
-                let whole = mapped.get(&piece.region.range.start()).copied().unwrap_or(1);
-                let part = piece.range.size() as f64 / whole as f64;
+                let part = piece.range.size() as f64 / piece.whole.max(1) as f64;
                 let touched = part * pages.touched as f64 * visit.span().as_secs_f64();
                 self.touched.0 += touched;
                 self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use isotherm_core::survey::BLOCK_SIZE;
 use isotherm_core::{PAGE_SIZE, TargetId};
-use isotherm_record::Mark;
+use isotherm_record::{Mark, Needs};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::extent::{Extent, TargetExtent, shown_name};
 use crate::heatmap::{Heatmap, Plan, Shown, TargetMap};
 use crate::placement::Placement;
 use crate::regions::{RegionOptions, TargetRegions};
-use crate::source::{View, Visit};
+use crate::source::{Accumulator, Seen};
 use crate::surveys::LastSurveys;
 use crate::svg::{HIGHEST_RATE, NOTHING, code, palette};
 use crate::text::cut;
@@ -62,7 +62,7 @@ pub(crate) fn plan(extent: &Extent, surveyed: bool) -> Plan {
 /// The regions of some snapshots of each target, at even distances.
 pub(crate) struct SampledSnapshots<'a> {
     targets: HashMap<TargetId, TargetSnapshots<'a>>,
-    surveys: LastSurveys<'a>,
+    surveys: LastSurveys,
     /// Whether regions have access rates. If not, they have the share that was touched in place of it.
     sampled: bool,
 }
@@ -97,7 +97,7 @@ struct Moment {
 }
 
 impl<'a> SampledSnapshots<'a> {
-    pub(crate) fn new(targets: &[&'a TargetExtent], surveys: LastSurveys<'a>, sampled: bool) -> Self {
+    pub(crate) fn new(targets: &[&'a TargetExtent], sampled: bool) -> Self {
         let all: u64 = targets.iter().map(|target| target.regions).sum();
         let targets = targets.iter().map(|&target| {
             // Each target gets a share of the regions, and so of the snapshots.
@@ -105,7 +105,7 @@ impl<'a> SampledSnapshots<'a> {
             let wanted = ((target.rows as f64 * share) as u64).clamp(1, SNAPSHOTS).min(target.rows);
             (target.id, TargetSnapshots { target, wanted, visited: 0, index: vec![], bytes: vec![] })
         });
-        Self { targets: targets.collect(), surveys, sampled }
+        Self { targets: targets.collect(), surveys: LastSurveys::default(), sampled }
     }
 
     /// The number of kept snapshots.
@@ -119,8 +119,16 @@ impl<'a> SampledSnapshots<'a> {
     }
 }
 
-impl View for SampledSnapshots<'_> {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for SampledSnapshots<'_> {
+    fn needs(&self) -> Needs {
+        Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            self.surveys.survey(record);
+        }
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }
@@ -132,7 +140,7 @@ impl View for SampledSnapshots<'_> {
         if !take {
             return Ok(());
         }
-        let last = self.surveys.before(row)?;
+        let last = self.surveys.before(row);
         let known = TargetRegions::of(visit, &RegionOptions::default(), last);
         let samples = if self.sampled { row.samples } else { PARTS };
         let ms = |time: std::time::Duration| time.as_nanos() as f64 / 1e6;

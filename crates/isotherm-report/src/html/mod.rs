@@ -10,21 +10,22 @@ use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
 use crate::evidence::Evidence;
-use crate::extent::{Extent, TargetExtent};
+use crate::extent::{Extent, SurveyedExtent, TargetExtent};
 use crate::facts::{facts, warnings};
 use crate::groups::Grouping;
 use crate::heatmap::Heatmap;
 use crate::idle_time::IdleTime;
-use crate::marks;
+use crate::marks::Marks;
 use crate::overhead::Overhead;
 use crate::schemes::Schemes;
-use crate::source::{Selection, Source, walk};
+use crate::source::{Accumulator, Selection, Source, walk};
 use crate::summary::SummaryBuilder;
-use crate::surveys::LastSurveys;
+use crate::surveyed::SurveyedMemory;
 use crate::svg::Scale;
 use crate::temperature::Temperatures;
 use crate::text::wss_notes;
-use crate::wss::{GroupedWss, Wss};
+use crate::used::Used;
+use crate::wss::{GroupedWss, WssBuilder};
 use crate::{Measure, Options, Picture, ReportError, histogram, svg};
 
 /// The head of all pages.
@@ -41,42 +42,53 @@ const SCRIPT: &str = concat!(
 
 /// The page. Its size is at most a few megabytes, however large the recording is.
 pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
-    let extent = Extent::of(source, selection)?;
+    let header = source.header();
     // Without samples there are no access rates.
-    let evidence = Evidence::of(source, selection)?;
+    let mut evidence = Evidence::new(source, selection, true)?;
+    let (mut extent, mut marks) = (Extent::new(selection), Marks::new(selection));
+    let mut of_surveys = SurveyedExtent::new(selection);
+    let (mut groups, mut found) = (Grouping::reader(selection, options.by), WssBuilder::new(header, selection));
+    let mut all: [&mut dyn Accumulator; 6] =
+        [&mut evidence, &mut extent, &mut of_surveys, &mut marks, &mut groups, &mut found];
+    walk(source, selection, &mut all)?;
+    let extent = extent.found()?;
     let sampled = evidence.has_samples() || !evidence.has_intervals();
-    let surveyed = source.surveys().map_err(ReportError::Source)?.next().is_some();
+    let surveyed = evidence.surveyed();
     let plan = data::plan(&extent, surveyed);
     let targets: Vec<&TargetExtent> = plan.lanes.iter().map(|lane| &extent.targets[lane.target]).collect();
-    let mut heatmap = Heatmap::blank(&extent, &plan);
-    let mut moments = data::SampledSnapshots::new(&targets, LastSurveys::new(source)?, sampled);
-    let mut overhead = Overhead::new(source.header());
-    overhead.add_surveys(source, selection)?;
-    let wss = Wss::new(source, selection, options.window)?;
-    let grouping = Grouping::of(source, selection, options.by)?;
+    let wss = found.finish(source, options.window)?;
+    let grouping = Grouping::of_reader(groups, source, selection, options.by)?;
     let wss_groups = GroupedWss::new(&wss, source, selection, &grouping)?;
+
+    let mut heatmap = match of_surveys.found() {
+        Some(extent) if !sampled => Heatmap::begin(selection, Measure::Touched, &extent, &data::plan(&extent, true)),
+        _ => Heatmap::begin(selection, Measure::Rate, &extent, &plan),
+    };
+    let mut touched = (surveyed && sampled).then(|| Heatmap::begin(selection, Measure::Touched, &extent, &plan));
+    let mut moments = data::SampledSnapshots::new(&targets, sampled);
+    let (mut overhead, mut used) = (Overhead::new(header, selection), Used::new(header, selection, &grouping));
+    let mut in_surveys = SurveyedMemory::new(selection, &grouping);
     let mut summary = SummaryBuilder::grouped(grouping);
-    walk(source, selection, &mut [&mut heatmap, &mut moments, &mut overhead, &mut summary])?;
-    heatmap.add_places(source, selection)?;
+    let mut all: Vec<&mut dyn Accumulator> =
+        vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary];
+    all.extend(touched.as_mut().map(|touched| touched as &mut dyn Accumulator));
+    walk(source, selection, &mut all)?;
+    let mut heatmap = heatmap.finish();
     if !sampled {
-        heatmap = Heatmap::of(source, selection, Measure::Touched, |extent| data::plan(extent, true))?;
         heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
     }
-    let touched = if surveyed && sampled {
-        Some(Heatmap::of_surveys(source, selection, Measure::Touched, &extent, &plan)?)
-    } else {
-        None
-    };
     let overhead = overhead.finish();
     let idle_time = IdleTime::new(source, selection, options.by)?;
     let temperatures = Temperatures::new(source, selection, options.by)?;
     let schemes = Schemes::if_any(source, selection)?;
-    let mut summary = summary.finish(source.header(), source.cut_short(), &overhead);
-    crate::surveyed::add(&mut summary, source, selection)?;
-    crate::estimated::add(&mut summary, source, selection)?;
+    let mut summary = summary.finish(header, source.cut_short(), &overhead);
+    used.write(&mut summary);
+    in_surveys.write(&mut summary);
+    let usual = if options.window.is_none() { wss.clone() } else { found.finish(source, None)? };
+    crate::estimated::add(&mut summary, &usual, source, selection)?;
     summary.sort(options.summary_sort);
 
-    let marks = &marks::selected(source, selection)?;
+    let marks = &marks.marks;
     let facts = facts(&summary);
     let title = facts.first().map_or("", |fact| fact);
     let note = note(&heatmap, &moments);
@@ -111,7 +123,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
             "wss" => {
                 svg::draw_wss(&wss, &wss_groups, marks, picture).embedded("Working set over time, and its percentiles")
             }
-            "percentiles" => tables::percentiles(&wss) + &tables::windows(source, selection)?,
+            "percentiles" => tables::percentiles(&wss) + &tables::windows(&found, source)?,
             "wss-notes" => items(&wss_notes(&wss)),
             "idle-time" => {
                 histogram::draw(&idle_time.histogram(), marks, picture).embedded("For how long memory has been idle")

@@ -16,8 +16,8 @@ use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, TargetTemperature, Temperature, folded};
 use crate::text::{cpu, cpu_over_windows, returned_share, scheme_facts};
-use crate::wss::{PERCENTILES, Percentiles, Wss};
-use crate::{ReportError, Selection, Source};
+use crate::wss::{PERCENTILES, Percentiles, Wss, WssBuilder};
+use crate::{ReportError, Source};
 
 /// The marks. Nothing if there are none.
 pub(crate) fn marks(marks: &[Mark]) -> String {
@@ -206,10 +206,10 @@ pub(crate) fn percentiles(wss: &Wss) -> String {
 ///
 /// # Errors
 /// If the source cannot be read.
-pub(crate) fn windows(source: &dyn Source, selection: &Selection) -> Result<String, ReportError> {
+pub(crate) fn windows(wss: &WssBuilder, source: &dyn Source) -> Result<String, ReportError> {
     let (mut heads, mut cells) = (String::new(), String::new());
     for window in WINDOWS {
-        let median = match Wss::new(source, selection, Some(window)) {
+        let median = match wss.finish(source, Some(window)) {
             Ok(wss) => wss.median(),
             Err(ReportError::NoSurveys { .. }) => None,
             Err(error) => return Err(error),

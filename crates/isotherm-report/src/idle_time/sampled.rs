@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::{ByName, IdleTime, edges};
+use isotherm_record::Needs;
+
 use crate::ReportError;
 use crate::extent::shown_name;
 use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
 use crate::parts::Parts;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, walk};
 use crate::wss::Basis;
 
 /// The idle times as samples estimate them.
@@ -50,8 +52,13 @@ struct End {
     aggregation: Duration,
 }
 
-impl View for End {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for End {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if visit.chosen {
             (self.time, self.aggregation) = (visit.row.time, visit.row.aggregation);
         }
@@ -77,8 +84,13 @@ impl Sampled<'_> {
     }
 }
 
-impl View for Sampled<'_> {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for Sampled<'_> {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, regions: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }

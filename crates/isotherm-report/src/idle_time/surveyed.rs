@@ -9,7 +9,7 @@ use crate::ReportError;
 use crate::extent::shown_name;
 use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
-use crate::source::{Selection, Source};
+use crate::source::{self, Selection, Source};
 use crate::surveys::{Reach, part, selected};
 use crate::wss::{Basis, Percentiles};
 
@@ -25,8 +25,8 @@ pub(super) fn idle_time(
     };
     let (mut reach, mut last, mut intervals) = (Reach::default(), None, vec![]);
     let mut counts_once = true;
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let survey = record.map_err(ReportError::Source)?.survey;
+    for record in source::surveys(source)? {
+        let survey = record?.survey;
         let known = reach.of(&survey);
         if is_selected(&survey) {
             last = Some((survey.time, known));
@@ -46,8 +46,8 @@ pub(super) fn idle_time(
         ..IdleTime::default()
     };
     let mut reach = Reach::default();
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let record = record.map_err(ReportError::Source)?;
+    for record in source::surveys(source)? {
+        let record = record?;
         let survey = &record.survey;
         let known = reach.of(survey);
         if !is_selected(survey) {

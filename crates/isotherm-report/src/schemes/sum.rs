@@ -10,7 +10,7 @@ use super::{
     ActedRegion, Application, Moment, Refusal, Scheme, SchemeInterval, Schemes, System, TargetMemory, Total, errno,
 };
 use crate::ReportError;
-use crate::source::{SelectedTarget, Selection, Source};
+use crate::source::{self, SelectedTarget, Selection, Source};
 
 impl Schemes {
     /// What schemes did in the selected part of `source`.
@@ -24,8 +24,8 @@ impl Schemes {
         let (mut before, mut first): (Option<Activity>, Option<Duration>) = (None, None);
         let mut any = false;
         let mut ids = vec![];
-        for activity in source.activities().map_err(ReportError::Source)? {
-            let activity = activity.map_err(ReportError::Source)?;
+        for activity in source::activities(source)? {
+            let activity = activity?;
             first = first.or(Some(activity.time));
             any |= !activity.schemes.is_empty();
             if selection.holds_time(activity.time) {

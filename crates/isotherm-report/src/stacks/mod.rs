@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use isotherm_core::{CallStack, Mapping, StackId, TargetId};
+use isotherm_record::{Event, Needs};
 use known::Known;
 
 use crate::ReportError;
-use crate::source::{Selection, Source};
+use crate::source::{self, Selection, Source};
 
 pub(crate) use divide::divide;
 pub(crate) use name::{brief, functions_of, name};
@@ -41,8 +42,9 @@ impl Stacks {
     /// If the source cannot be read, has no calls, or has more of the selected targets than are kept.
     pub(crate) fn read(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
         let (mut owners, mut known, mut some) = (Owners::default(), Known::default(), false);
-        for found in source.allocations().map_err(ReportError::Source)? {
-            let found = found.map_err(ReportError::Source)?;
+        let calls = |event| if let Event::Allocations(found) = event { Some(found) } else { None };
+        for found in source::only(source, Needs::ALLOCATIONS, calls)? {
+            let found = found?;
             some = true;
             known.add(found.stacks);
             for call in found.calls.iter().filter(|call| selection.holds_target(call.target)) {

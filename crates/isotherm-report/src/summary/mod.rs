@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
-use isotherm_record::{Header, Row, TargetInfo, pid_column};
+use isotherm_record::{Header, Needs, Row, TargetInfo, pid_column};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -23,7 +23,7 @@ use crate::intervals::IntervalRange;
 use crate::node_memory::NodeMemory;
 use crate::overhead::Overhead;
 use crate::pace::Pace;
-use crate::source::{View, Visit};
+use crate::source::{Accumulator, Seen};
 use temperature::Sums;
 
 pub use temperature::{Temperature, folded};
@@ -307,8 +307,13 @@ impl SummaryBuilder {
     }
 }
 
-impl View for SummaryBuilder {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for SummaryBuilder {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, regions: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }

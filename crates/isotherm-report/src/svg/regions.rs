@@ -11,6 +11,8 @@ use isotherm_core::{AddrRange, units};
 
 use super::heatmap::LANES;
 use super::{Anchor, Drawing, Scale, fit};
+use isotherm_record::Needs;
+
 use crate::axis::{Axis, AxisResolution};
 use crate::colour::{SWAPPED, UNOBSERVABLE, hex};
 use crate::escape::sanitise;
@@ -20,7 +22,7 @@ use crate::options::Picture;
 use crate::outside::SwappedRange;
 use crate::placement::{PlacedBytes, Placement};
 use crate::regions::{Region, RegionOptions, TargetRegions};
-use crate::source::{Piece, Share, View, Visit};
+use crate::source::{Accumulator, Piece, Seen, Share};
 use crate::surveys::{LastSurveys, selected};
 use crate::text::title::title_in;
 use crate::{Measure, ReportError, Terminal};
@@ -63,9 +65,9 @@ struct Target {
 const MOST_BARS: usize = 4000;
 
 /// The targets of one snapshot.
-pub(crate) struct RegionLines<'a> {
+pub(crate) struct RegionLines {
     options: RegionOptions,
-    surveys: LastSurveys<'a>,
+    surveys: LastSurveys,
     /// The largest targets, in the order of the recording.
     targets: Vec<Target>,
     left_out: Option<LeftOut>,
@@ -73,9 +75,9 @@ pub(crate) struct RegionLines<'a> {
     sampled: bool,
 }
 
-impl<'a> RegionLines<'a> {
-    pub(crate) fn new(options: RegionOptions, surveys: LastSurveys<'a>) -> Self {
-        Self { options, surveys, targets: vec![], left_out: None, sampled: false }
+impl RegionLines {
+    pub(crate) fn new(options: RegionOptions) -> Self {
+        Self { options, surveys: LastSurveys::default(), targets: vec![], left_out: None, sampled: false }
     }
 
     /// Draws a plot for each of the largest targets, and says how many more there are.
@@ -108,12 +110,20 @@ impl<'a> RegionLines<'a> {
     }
 }
 
-impl View for RegionLines<'_> {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for RegionLines {
+    fn needs(&self) -> Needs {
+        Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            self.surveys.survey(record);
+        }
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }
-        let last = self.surveys.before(visit.row)?;
+        let last = self.surveys.before(visit.row);
         let target = TargetRegions::of(visit, &self.options, last);
         self.sampled |= visit.row.target.regions.iter().any(|region| region.nr_samples > 0);
         let placed = last.map(|found| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use isotherm_core::rate::sampling_interval;
 use isotherm_core::{TargetId, units};
+use isotherm_record::Needs;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -17,7 +18,7 @@ use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::intervals::IntervalRange;
 use crate::parts::Parts;
-use crate::source::{Selection, Share, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
 
 /// What the memory of a band has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -243,8 +244,13 @@ impl Builder {
     }
 }
 
-impl View for Builder {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for Builder {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, regions: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }

@@ -7,11 +7,13 @@ use isotherm_core::units;
 use super::chart::bar;
 use super::table::{Cell, Column, table};
 use super::{Colour, Terminal, cut, target_title};
+use isotherm_record::Needs;
+
 use crate::ReportError;
 use crate::colour::of_rate;
 use crate::outside::{Outside, SwappedRange};
 use crate::regions::{Region, RegionOptions, TargetRegions};
-use crate::source::{View, Visit};
+use crate::source::{Accumulator, Seen};
 use crate::surveys::LastSurveys;
 
 /// Writes each row as a table when it is visited.
@@ -19,7 +21,7 @@ pub(crate) struct RegionsText<'a> {
     pub(crate) out: &'a mut dyn Write,
     pub(crate) terminal: Terminal,
     pub(crate) options: RegionOptions,
-    pub(crate) surveys: LastSurveys<'a>,
+    pub(crate) surveys: LastSurveys,
 }
 
 /// The most lines of one table, which is in memory as a whole.
@@ -70,12 +72,20 @@ fn columns(shown: Shown) -> Vec<Column> {
     all.into_iter().filter(|(_, shown)| *shown).map(|(column, _)| column).collect()
 }
 
-impl View for RegionsText<'_> {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for RegionsText<'_> {
+    fn needs(&self) -> Needs {
+        Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Survey(record) = event {
+            self.surveys.survey(record);
+        }
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }
-        let snapshot = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)?);
+        let snapshot = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row));
         let title = format!(
             "{}, {} ({} region{}{})",
             units::nanoseconds(snapshot.time_ns),

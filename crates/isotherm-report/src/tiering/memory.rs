@@ -10,7 +10,7 @@ use isotherm_record::Row;
 use super::place::{Part, Size};
 use super::tiers::{Look, Looked, look};
 use super::units::{Found, Unit, parts, push};
-use crate::source::{Selection, mapped_of_regions, pieces};
+use crate::source::{Selection, pieces};
 use crate::surveys;
 
 /// The memory of one target.
@@ -122,13 +122,12 @@ impl Memory {
         let span = if since > usual.saturating_mul(2) { usual } else { since }.as_secs_f64();
         (target.seen, target.row) = (row.time, Some(row.time));
         target.aggregation = usual;
-        let mapped = mapped_of_regions(row);
         for piece in pieces(row, selection.address) {
             let region = piece.region;
             if region.nr_accesses > 0 {
                 let pages = region.access_hz(row.aggregation) * span / PAGE_SIZE as f64;
                 let size = piece.range.size() as f64;
-                let of_region = size / mapped.get(&region.range.start()).copied().unwrap_or(1) as f64;
+                let of_region = size / piece.whole.max(1) as f64;
                 let present = region.pages.map_or(size, |pages| pages.present as f64 * of_region);
                 target.access(piece.range, self.unit, pages, present);
             } else if !surveyed && (region.nr_samples == 0 || region.unobservable_share(row.samples) > 0.5) {

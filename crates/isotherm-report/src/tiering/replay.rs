@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::TargetId;
 use isotherm_core::survey::BLOCK_SIZE;
+use isotherm_record::{Event, Needs, SnapshotRecord, SurveyRecord};
 
 use super::memory::Memory;
 use crate::ReportError;
@@ -47,23 +48,31 @@ impl Plan {
         };
         let (mut surveyed, mut all) = (HashSet::new(), HashSet::new());
         let mut shared = Some(0);
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let survey = record.map_err(ReportError::Source)?.survey;
-            let found = || survey.targets.iter().filter(|target| selection.holds_target(target.id));
-            surveyed.extend(found().map(|target| target.id));
-            if selection.holds_time(survey.time) && found().next().is_some() {
-                see(survey.time.saturating_sub(survey.interval), survey.time);
-                let sum: u64 = found().map(|target| target.total().present).sum();
-                let once = survey.total.filter(|_| selection.holds_all(&survey)).map(|total| total.sums.present);
-                let several = once.map(|once| sum.saturating_sub(once)).or((found().count() < 2).then_some(0));
-                shared = shared.zip(several).map(|(most, now)| most.max(now));
-            }
-        }
-        for row in source.rows().map_err(ReportError::Source)? {
-            let row = row.map_err(ReportError::Source)?;
-            if selection.holds_time(row.time) && selection.holds_target(row.target.id) {
-                all.insert(row.target.id);
-                see(row.time.saturating_sub(row.aggregation), row.time);
+        for event in
+            source.events(Needs { snapshots: true, surveys: true, ..Needs::NOTHING }).map_err(ReportError::Source)?
+        {
+            match event.map_err(ReportError::Source)? {
+                Event::Survey(SurveyRecord { survey, .. }) => {
+                    let found = || survey.targets.iter().filter(|target| selection.holds_target(target.id));
+                    surveyed.extend(found().map(|target| target.id));
+                    if selection.holds_time(survey.time) && found().next().is_some() {
+                        see(survey.time.saturating_sub(survey.interval), survey.time);
+                        let sum: u64 = found().map(|target| target.total().present).sum();
+                        let once =
+                            survey.total.filter(|_| selection.holds_all(&survey)).map(|total| total.sums.present);
+                        let several = once.map(|once| sum.saturating_sub(once)).or((found().count() < 2).then_some(0));
+                        shared = shared.zip(several).map(|(most, now)| most.max(now));
+                    }
+                }
+                Event::Snapshot(SnapshotRecord { snapshot, .. }) => {
+                    for target in snapshot.targets.iter().filter(|target| selection.holds_target(target.id)) {
+                        if selection.holds_time(snapshot.time) {
+                            all.insert(target.id);
+                            see(snapshot.time.saturating_sub(snapshot.aggregation), snapshot.time);
+                        }
+                    }
+                }
+                Event::Panel(_) | Event::Activity(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => {}
             }
         }
         let unsurveyed = all.difference(&surveyed).count();
@@ -87,8 +96,6 @@ impl Plan {
         memory: &mut Memory,
         rate: u64,
     ) -> Result<(), ReportError> {
-        let mut rows = source.rows().map_err(ReportError::Source)?.peekable();
-        let mut surveys = source.surveys().map_err(ReportError::Source)?.peekable();
         let end = selection.time.as_ref().map_or(Duration::MAX, |range| range.end);
         let middle = self.time.0 + (self.time.1 - self.time.0) / 2;
         let mut start = self.time.0;
@@ -100,14 +107,10 @@ impl Plan {
             }
             *start = now;
         };
-        loop {
-            let row = rows.peek().and_then(|row| row.as_ref().ok()).map(|row| row.time);
-            let survey = surveys.peek().and_then(|record| record.as_ref().ok()).map(|record| record.survey.time);
-            // A survey at the time of a row came after it. What cannot be read is at the front, and ends the replay.
-            let failed = row.is_none() && rows.peek().is_some();
-            let takes_row = failed || row.is_some_and(|row| survey.is_none_or(|survey| row <= survey));
-            let next = if takes_row { row } else { survey }.unwrap_or(now);
-            if next > end || (rows.peek().is_none() && surveys.peek().is_none()) {
+        for event in source.events(Needs::SNAPSHOTS | Needs::SURVEYS).map_err(ReportError::Source)? {
+            let event = event.map_err(ReportError::Source)?;
+            let next = event.time();
+            if next > end {
                 break;
             }
             if next > now && now.saturating_sub(start) >= self.look {
@@ -115,18 +118,21 @@ impl Plan {
             }
             let later = next > now;
             now = now.max(next);
-            if takes_row {
-                let Some(row) = rows.next() else { continue };
-                let row = row.map_err(ReportError::Source)?;
-                if later {
-                    memory.free_ended(&row);
+            match event {
+                Event::Snapshot(record) => {
+                    for (nth, row) in record.into_rows().enumerate() {
+                        if later && nth == 0 {
+                            memory.free_ended(&row);
+                        }
+                        if selection.holds_time(row.time) && selection.holds_target(row.target.id) {
+                            memory.row(&row, self.surveyed.contains(&row.target.id), selection);
+                        }
+                    }
                 }
-                if selection.holds_time(row.time) && selection.holds_target(row.target.id) {
-                    memory.row(&row, self.surveyed.contains(&row.target.id), selection);
+                Event::Survey(SurveyRecord { survey, .. }) => {
+                    memory.survey(&survey.targets, survey.time, survey.interval, selection);
                 }
-            } else if let Some(record) = surveys.next() {
-                let survey = record.map_err(ReportError::Source)?.survey;
-                memory.survey(&survey.targets, survey.time, survey.interval, selection);
+                Event::Panel(_) | Event::Activity(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => {}
             }
         }
         finish(memory, &mut start, now.min(self.time.1));

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use isotherm_core::TargetId;
 use isotherm_core::rate::sampling_interval;
-use isotherm_record::{Header, TargetInfo};
+use isotherm_record::{Header, Needs, TargetInfo};
 use serde::Serialize;
 
 use super::facts::written;
 use crate::ReportError;
 use crate::overhead::Overhead;
 use crate::pace::Pace;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, walk};
 use crate::wss::Percentiles;
 
 /// The attributes that a run has settled on: those of the second half of the selected time, since a run begins with
@@ -43,7 +43,7 @@ pub struct FoundAttributes {
 
 /// The time and the targets of a selection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Recorded {
     pub from: Duration,
     pub to: Duration,
     pub targets: Vec<(TargetId, Arc<TargetInfo>)>,
@@ -51,8 +51,13 @@ pub(super) struct Seen {
     aggregations: Vec<(Duration, u32, Duration)>,
 }
 
-impl View for Seen {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for Recorded {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         let row = visit.row;
         if self.aggregations.is_empty() {
             self.from = visit.since;
@@ -72,9 +77,8 @@ impl View for Seen {
 }
 
 /// The attributes of a selection, and its time and targets.
-pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<(FoundAttributes, Seen), ReportError> {
-    let (mut seen, mut overhead) = (Seen::default(), Overhead::new(source.header()));
-    overhead.add_surveys(source, selection)?;
+pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<(FoundAttributes, Recorded), ReportError> {
+    let (mut seen, mut overhead) = (Recorded::default(), Overhead::new(source.header(), selection));
     walk(source, selection, &mut [&mut seen, &mut overhead])?;
     let overhead = overhead.finish();
     let middle = seen.from + (seen.to.saturating_sub(seen.from)) / 2;
@@ -108,8 +112,7 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<(FoundA
 
 /// The pace of the second half; that of all if nothing was recorded in it.
 fn settled_pace(source: &dyn Source, half: &Selection, all: Pace) -> Result<Pace, ReportError> {
-    let mut overhead = Overhead::new(source.header());
-    overhead.add_surveys(source, half)?;
+    let mut overhead = Overhead::new(source.header(), half);
     match walk(source, half, &mut [&mut overhead]) {
         Ok(()) => {}
         Err(ReportError::NothingMatches { .. }) => return Ok(all),

@@ -7,7 +7,7 @@ use isotherm_core::{Mapping, PAGE_SIZE};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::source::{Selection, Source};
+use crate::source::{self, Selection, Source};
 use crate::surveys::pieces;
 
 /// A block is accessed densely if at least this many of its 512 pages are accessed within a survey interval: half. A
@@ -38,8 +38,8 @@ pub struct Blocks {
 /// The blocks of a selection. `None` if it has no survey that tells what was accessed since the one before.
 pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Option<Blocks>, ReportError> {
     let mut found: Vec<(Duration, Duration, Blocks)> = vec![];
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let survey = record.map_err(ReportError::Source)?.survey;
+    for record in source::surveys(source)? {
+        let survey = record?.survey;
         if !selection.holds_time(survey.time) || survey.interval.is_zero() {
             continue;
         }

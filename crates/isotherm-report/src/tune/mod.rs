@@ -24,7 +24,7 @@ use isotherm_record::{Header, pid_column};
 use serde::Serialize;
 
 use crate::evidence::Evidence;
-use crate::source::{Selection, Source};
+use crate::source::{self, Selection, Source};
 use crate::{Format, Kind, ReportError, Terminal, escape};
 
 pub use advice::{Advice, Topic, Withheld};
@@ -185,8 +185,7 @@ impl Tune {
             Format::Text => text::write(out, terminal, self)?,
             Format::Json => writeln!(out, "{}", escape::json(self)?)?,
             Format::Png | Format::Svg | Format::Html => {
-                let fix = "use --format text or json";
-                return Err(ReportError::Unsupported { kind: Kind::Tune, format, fix });
+                return Err(ReportError::Unsupported { kind: Kind::Tune, format });
             }
         }
         out.flush()?;
@@ -197,8 +196,8 @@ impl Tune {
 /// The swap of the machine, as the recording last tells it.
 fn recorded_swap(source: &dyn Source, selection: &Selection) -> Result<Option<Swap>, ReportError> {
     let mut swap = None;
-    for activity in source.activities().map_err(ReportError::Source)? {
-        let activity = activity.map_err(ReportError::Source)?;
+    for activity in source::activities(source)? {
+        let activity = activity?;
         let SystemMemory { total, swap_total, swap_free, .. } = activity.system;
         // Without any memory, nothing of the system could be read.
         if selection.holds_time(activity.time) && total > 0 {
@@ -209,7 +208,7 @@ fn recorded_swap(source: &dyn Source, selection: &Selection) -> Result<Option<Sw
 }
 
 /// What limits the evidence.
-fn warnings(evidence: &Evidence, found: &WorkingSet, seen: &attributes::Seen, header: &Header) -> Vec<String> {
+fn warnings(evidence: &Evidence, found: &WorkingSet, seen: &attributes::Recorded, header: &Header) -> Vec<String> {
     let mut warnings: Vec<String> = evidence.warnings().collect();
     match found.covered_ns {
         Some(covered) if covered < LEAST_TIME.as_nanos() as u64 => warnings.push(format!(

@@ -7,7 +7,7 @@ use isotherm_core::{AddrRange, Estimate, Mapping, PAGE_SIZE, PanelSnapshot, Targ
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::source::{Selection, Source};
+use crate::source::{self, Selection, Source};
 use crate::surveys::{Reach, part};
 use crate::wss::{Basis, KNOWN, Wss, knows};
 
@@ -153,8 +153,8 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
 /// The last reading of the panel in a selection. A part of the memory has none.
 fn last_panel(source: &dyn Source, selection: &Selection) -> Result<Option<PanelSnapshot>, ReportError> {
     let mut last = None;
-    for panel in source.panels().map_err(ReportError::Source)? {
-        let panel = panel.map_err(ReportError::Source)?;
+    for panel in source::panels(source)? {
+        let panel = panel?;
         let is_whole = selection.address.is_none() && panel.targets.iter().all(|of| selection.holds_target(of.id));
         // Nothing is left of targets that have ended.
         if is_whole && selection.holds_time(panel.time) && panel.total.iter().any(|within| within.high > 0) {
@@ -210,8 +210,8 @@ struct Last {
 impl Last {
     fn of(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
         let (mut reach, mut last) = (Reach::default(), None);
-        for record in source.surveys().map_err(ReportError::Source)? {
-            let survey = record.map_err(ReportError::Source)?.survey;
+        for record in source::surveys(source)? {
+            let survey = record?.survey;
             let covered = reach.of(&survey);
             if selection.holds_time(survey.time) {
                 // A target that has ended leaves a survey without pages.

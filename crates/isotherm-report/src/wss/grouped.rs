@@ -8,11 +8,13 @@ use serde::Serialize;
 
 use super::mappings::{self, MappingWss};
 use super::{Basis, Total, Wss};
+use isotherm_record::Needs;
+
 use crate::ReportError;
 use crate::course::{Course, Life};
 use crate::extent::shown_name;
 use crate::groups::{Group, GroupBy, Grouping};
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{Accumulator, Seen, Selection, Source, walk};
 
 /// The working set of one group.
 #[derive(Clone, Debug, Serialize)]
@@ -156,8 +158,13 @@ struct SampledMappings<'a> {
     courses: BTreeMap<usize, Courses>,
 }
 
-impl View for SampledMappings<'_> {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for SampledMappings<'_> {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, regions: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }

@@ -51,8 +51,8 @@ pub(super) struct DefaultWindow {
 }
 
 impl DefaultWindow {
-    pub(super) fn survey(&mut self, survey: &SurveySnapshot, is_known: bool) {
-        if !survey.interval.is_zero() {
+    pub(super) fn survey(&mut self, interval: Duration, is_known: bool) {
+        if !interval.is_zero() {
             self.surveys += 1;
             self.incomplete += u64::from(!is_known);
         }
@@ -114,7 +114,7 @@ impl InUse {
         // The first survey does not tell when memory was accessed.
         self.is_known = !survey.interval.is_zero() && is_known(&sums);
         self.survey = Some((sums, covered));
-        self.window.survey(survey, self.is_known);
+        self.window.survey(survey.interval, self.is_known);
         if survey.interval.is_zero() {
             return;
         }

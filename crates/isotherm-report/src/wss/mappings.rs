@@ -10,7 +10,7 @@ use isotherm_core::{Mapping, TargetId, TargetPanel};
 use super::Wss;
 use super::surveyed::amount;
 use crate::ReportError;
-use crate::source::{Selection, Source};
+use crate::source::{self, Selection, Source};
 use crate::surveys::part;
 
 /// The memory of one mapping of a target at a time.
@@ -41,11 +41,11 @@ pub(crate) fn each(
     let points = wss.points.iter().filter(|point| !point.warm_up);
     let times: BTreeMap<Duration, (Duration, bool)> =
         points.map(|point| (point.time, (point.span, point.amount.low_bytes.is_some()))).collect();
-    let mut panels = source.panels().map_err(ReportError::Source)?.peekable();
+    let mut panels = source::panels(source)?.peekable();
     let mut known = Known::default();
-    let mut surveys = source.surveys().map_err(ReportError::Source)?;
+    let mut surveys = source::surveys(source)?;
     loop {
-        let survey = surveys.next().transpose().map_err(ReportError::Source)?.map(|record| record.survey);
+        let survey = surveys.next().transpose()?.map(|record| record.survey);
         // Readings before the first survey know the mappings by this one.
         if known.0.is_empty()
             && let Some(survey) = &survey
@@ -54,7 +54,7 @@ pub(crate) fn each(
         }
         let is_before = |time: Duration| survey.as_ref().is_none_or(|survey| time <= survey.time);
         while let Some(panel) = panels.next_if(|panel| panel.as_ref().map_or(true, |panel| is_before(panel.time))) {
-            let panel = panel.map_err(ReportError::Source)?;
+            let panel = panel?;
             let (Some(place), Some(&(span, true))) = (place, times.get(&panel.time)) else { continue };
             for target in panel.targets.iter().filter(|target| selection.holds_target(target.id)) {
                 found(target.id, (panel.time, span), &known.by_panel(target, place));

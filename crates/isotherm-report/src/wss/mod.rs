@@ -14,17 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use isotherm_core::{Estimate, TargetId, units};
-use isotherm_record::pid_column;
+use isotherm_record::{Header, Needs, pid_column};
 use serde::{Serialize, Serializer};
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
-use crate::source::{Selection, Source};
+use crate::source::{Accumulator, Seen, Selection, Source, walk};
 
 pub use grouped::{GroupWss, GroupedWss};
 pub use in_use::{InUse, Used, is_known};
 pub(crate) use in_use::{KNOWN, knows};
 pub use percentiles::{PERCENTILES, Percentiles};
+use surveyed::Surveyed;
 
 /// What a working set rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -141,15 +142,13 @@ impl Wss {
     /// # Errors
     /// If the source cannot be read, has nothing in the selection, or has no surveys although there is a `window`.
     pub fn new(source: &dyn Source, selection: &Selection, window: Option<Duration>) -> Result<Self, ReportError> {
-        let mut wss = match (surveyed::wss(source, selection, window)?, window) {
-            (Some(wss), _) => wss,
-            (None, Some(window)) => return Err(ReportError::NoSurveys { window }),
-            (None, None) => sampled::wss(source, selection)?,
-        };
-        if wss.targets() == 1 && selection.address.is_none() {
-            wss.resident = resident(source, selection)?;
+        let mut found = WssBuilder::new(source.header(), selection);
+        match walk(source, selection, &mut [&mut found]) {
+            // There may be surveys all the same.
+            Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) => {}
+            walked => walked?,
         }
-        Ok(wss)
+        found.finish(source, window)
     }
 
     /// The sum of all targets at each time. If [`once`](Self::once) is not known, what several targets share counts
@@ -278,18 +277,58 @@ impl Wss {
     }
 }
 
-/// The resident bytes over time of the targets of a selection, each value for the time since the one before.
-fn resident(source: &dyn Source, selection: &Selection) -> Result<Option<Percentiles<u64>>, ReportError> {
-    let (mut before, mut values) = (Duration::ZERO, vec![]);
-    for activity in source.activities().map_err(ReportError::Source)? {
-        let activity = activity.map_err(ReportError::Source)?;
-        let span = source.header().recorded(std::mem::replace(&mut before, activity.time), activity.time);
-        let of_target = activity.memory.iter().filter(|(id, _)| selection.holds_target(*id));
-        if selection.holds_time(activity.time) {
-            values.extend(of_target.map(|(_, memory)| (memory.resident, span.as_secs_f64())));
-        }
+/// The working set of a selection, of any window.
+#[derive(Debug)]
+pub(crate) struct WssBuilder {
+    surveyed: Surveyed,
+    header: Header,
+    selection: Selection,
+    /// The time of the last activity.
+    before: Duration,
+    /// The resident bytes of targets, each value for the time since the one before.
+    resident: Vec<(u64, f64)>,
+}
+
+impl WssBuilder {
+    /// That of a selection of a recording with this header, before its walk.
+    pub(crate) fn new(header: &Header, selection: &Selection) -> Self {
+        let (surveyed, before, resident) = (Surveyed::new(selection), Duration::ZERO, vec![]);
+        Self { surveyed, header: header.clone(), selection: selection.clone(), before, resident }
     }
-    Ok((!values.is_empty()).then(|| Percentiles::weighted(values)))
+
+    /// The working set after the walk over `source`.
+    ///
+    /// # Errors
+    /// As [`Wss::new`].
+    pub(crate) fn finish(&self, source: &dyn Source, window: Option<Duration>) -> Result<Wss, ReportError> {
+        let mut wss = match (self.surveyed.wss(window), window) {
+            (Some(wss), _) => wss,
+            (None, Some(window)) => return Err(ReportError::NoSurveys { window }),
+            (None, None) => sampled::wss(source, &self.selection)?,
+        };
+        if wss.targets() == 1 && self.selection.address.is_none() && !self.resident.is_empty() {
+            wss.resident = Some(Percentiles::weighted(self.resident.clone()));
+        }
+        Ok(wss)
+    }
+}
+
+impl Accumulator for WssBuilder {
+    fn needs(&self) -> Needs {
+        self.surveyed.needs() | Needs::ACTIVITIES
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        if let Seen::Activity(activity) = event {
+            let before = std::mem::replace(&mut self.before, activity.time);
+            let span = self.header.recorded(before, activity.time);
+            let of_target = activity.memory.iter().filter(|(id, _)| self.selection.holds_target(*id));
+            if self.selection.holds_time(activity.time) {
+                self.resident.extend(of_target.map(|(_, memory)| (memory.resident, span.as_secs_f64())));
+            }
+        }
+        self.surveyed.event(event)
+    }
 }
 
 impl Amount {

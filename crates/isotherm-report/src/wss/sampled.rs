@@ -11,9 +11,11 @@ use std::time::Duration;
 use isotherm_core::{RegionSnapshot, TargetId};
 
 use super::{Amount, Basis, Percentiles, Point, Wss};
+use isotherm_record::Needs;
+
 use crate::ReportError;
 use crate::intervals::IntervalRange;
-use crate::source::{Selection, Source, View, Visit, walk};
+use crate::source::{self, Accumulator, Seen, Selection, Source, walk};
 
 /// The quantile of the normal distribution for 95 % on both sides.
 const Z: f64 = 1.96;
@@ -37,8 +39,13 @@ struct Sampled {
     resident: Resident,
 }
 
-impl View for Sampled {
-    fn add(&mut self, visit: &Visit<'_>) -> Result<(), ReportError> {
+impl Accumulator for Sampled {
+    fn needs(&self) -> Needs {
+        Needs { snapshots: true, regions: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
             return Ok(());
         }
@@ -93,8 +100,8 @@ struct Resident(HashMap<TargetId, Vec<(Duration, u64)>>);
 impl Resident {
     fn read(source: &dyn Source) -> Result<Self, ReportError> {
         let mut resident = Self::default();
-        for activity in source.activities().map_err(ReportError::Source)? {
-            let activity = activity.map_err(ReportError::Source)?;
+        for activity in source::activities(source)? {
+            let activity = activity?;
             for (id, used) in &activity.memory {
                 resident.0.entry(*id).or_default().push((activity.time, used.resident));
             }

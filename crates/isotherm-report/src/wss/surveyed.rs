@@ -3,120 +3,165 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
+use isotherm_core::survey::{PageSums, TargetSurvey, WINDOWS};
 use isotherm_core::{Estimate, PanelSnapshot, TargetId};
+use isotherm_record::Needs;
 
 use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_figure, is_observed};
 use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
-use crate::source::{Selection, Source};
+use crate::source::{Accumulator, Seen, Selection};
 use crate::surveys::{Reach, selected};
 
-/// The working set from surveys. `None` if the selection has no survey.
-pub(super) fn wss(
-    source: &dyn Source,
-    selection: &Selection,
-    window: Option<Duration>,
-) -> Result<Option<Wss>, ReportError> {
-    let panels = panels(source, selection)?;
-    let place = match window {
-        None if panels.is_empty() => None,
-        None => default_window(source, selection, &panels)?,
-        Some(window) => WINDOWS.iter().position(|&known| known == window),
-    };
-    let window = place.map(|place| WINDOWS[place]).or(window);
-    let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
-    let mut intervals = vec![];
-    let mut reach = Reach::default();
-    let mut once = Some(vec![]);
-    // The panel tells no interval of surveys.
-    let mut panels = panels.into_iter().filter(|_| place.is_some()).peekable();
-    let has_panels = panels.peek().is_some();
-    let mut panel = FromPanel::default();
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let survey = record.map_err(ReportError::Source)?.survey;
-        let covered = reach.of(&survey);
-        if !selection.holds_time(survey.time) {
-            continue;
-        }
-        if !survey.interval.is_zero() {
-            intervals.push((survey.interval, survey.interval.as_secs_f64()));
-        }
-        while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
-            panel.take(&found, selection, place.unwrap_or(0), &mut wss, &mut once);
-        }
-        // The panel may know a window that goes back to before the first survey: of a program that has started since.
-        let covers = window.is_none_or(|window| covered >= window);
-        let is_known = covers && !survey.interval.is_zero() && knows(&survey, selection, KNOWN);
-        panel.surveyed(&survey, selection, is_known);
-        if has_panels && !is_known {
-            continue;
-        }
-        // A window that goes back to before the first survey counts what was accessed since that only.
-        let warm_up = survey.interval.is_zero()
-            || window.is_some_and(|window| covered < window)
-            || !knows(&survey, selection, MUCH_UNKNOWN);
-        let mut all_mapped = 0;
-        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
-            let (sums, mapped) = selected(target, selection.address);
-            all_mapped += mapped;
-            let amount = amount(&sums, place, mapped);
-            wss.points.push(Point { time: survey.time, target: target.id, amount, warm_up, span: survey.interval });
-        }
-        let total = survey.total.filter(|_| selection.holds_all(&survey));
-        match (&mut once, total) {
-            (Some(once), Some(total)) => {
-                let amount = amount(&total.sums, place, all_mapped);
-                once.push(Total { time: survey.time, amount, warm_up, span: survey.interval });
+/// What surveys and the panel say of a selection, of which the working set of any window follows.
+#[derive(Debug, Default)]
+pub(crate) struct Surveyed {
+    selection: Selection,
+    reach: Reach,
+    surveys: Vec<Survey>,
+    /// Those of a part of the addresses are not known.
+    panels: Vec<PanelSnapshot>,
+}
+
+/// What a survey found in the selected memory.
+#[derive(Debug)]
+struct Survey {
+    time: Duration,
+    interval: Duration,
+    /// The time from the first survey to this one.
+    covered: Duration,
+    /// Each target with its sums, and its mapped bytes.
+    targets: Vec<(TargetId, PageSums, u64)>,
+    /// All targets together, each page counted once. `None` if that is not known.
+    total: Option<PageSums>,
+}
+
+impl Survey {
+    /// Whether of at most one part of `parts` of the memory it is not known whether it was accessed.
+    fn knows(&self, parts: u64) -> bool {
+        let mut sums = PageSums::default();
+        self.targets.iter().for_each(|(_, found, _)| sums.add(found));
+        in_use::knows(&sums, parts)
+    }
+
+    /// Whether it tells what was accessed since the one before, and knows all memory.
+    fn is_known(&self) -> bool {
+        !self.interval.is_zero() && self.knows(KNOWN)
+    }
+}
+
+impl Surveyed {
+    /// That of a selection, before its walk.
+    pub(crate) fn new(selection: &Selection) -> Self {
+        Self { selection: selection.clone(), ..Self::default() }
+    }
+
+    /// The working set. `None` if the selection has no survey.
+    pub(super) fn wss(&self, window: Option<Duration>) -> Option<Wss> {
+        let place = match window {
+            None if self.panels.is_empty() => None,
+            None => self.default_window(),
+            Some(window) => WINDOWS.iter().position(|&known| known == window),
+        };
+        let window = place.map(|place| WINDOWS[place]).or(window);
+        let mut wss = Wss { basis: Basis::Survey, by_interval: window.is_none(), ..Wss::default() };
+        let mut intervals = vec![];
+        let mut once = Some(vec![]);
+        // The panel tells no interval of surveys.
+        let mut panels = self.panels.iter().filter(|_| place.is_some()).peekable();
+        let has_panels = panels.peek().is_some();
+        let mut panel = FromPanel::default();
+        for survey in &self.surveys {
+            if !survey.interval.is_zero() {
+                intervals.push((survey.interval, survey.interval.as_secs_f64()));
             }
-            _ => once = None,
+            while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
+                panel.take(found, &self.selection, place.unwrap_or(0), &mut wss, &mut once);
+            }
+            // The panel may know a window that goes back to before the first survey: of a program that has started
+            // since.
+            let covers = window.is_none_or(|window| survey.covered >= window);
+            let is_known = covers && survey.is_known();
+            panel.surveyed(survey, is_known);
+            if has_panels && !is_known {
+                continue;
+            }
+            // A window that goes back to before the first survey counts what was accessed since that only.
+            let warm_up = survey.interval.is_zero()
+                || window.is_some_and(|window| survey.covered < window)
+                || !survey.knows(MUCH_UNKNOWN);
+            let mut all_mapped = 0;
+            for (target, sums, mapped) in &survey.targets {
+                all_mapped += mapped;
+                let amount = amount(sums, place, *mapped);
+                wss.points.push(Point { time: survey.time, target: *target, amount, warm_up, span: survey.interval });
+            }
+            match (&mut once, survey.total) {
+                (Some(once), Some(total)) => {
+                    let amount = amount(&total, place, all_mapped);
+                    once.push(Total { time: survey.time, amount, warm_up, span: survey.interval });
+                }
+                _ => once = None,
+            }
         }
-    }
-    for found in panels {
-        panel.take(&found, selection, place.unwrap_or(0), &mut wss, &mut once);
-    }
-    wss.once = once;
-    wss.window = window.unwrap_or_else(|| Percentiles::weighted(intervals).median());
-    // Intervals are not exact to the millisecond.
-    if wss.by_interval {
-        wss.window = Duration::from_millis((wss.window.as_micros() as u64 + 500) / 1000);
-    }
-    Ok((!wss.points.is_empty()).then_some(wss))
-}
-
-/// Whether of at most one part of `parts` of the selected memory it is not known whether it was accessed.
-fn knows(survey: &SurveySnapshot, selection: &Selection, parts: u64) -> bool {
-    let mut sums = PageSums::default();
-    let targets = survey.targets.iter().filter(|target| selection.holds_target(target.id));
-    targets.for_each(|target| sums.add(&selected(target, selection.address).0));
-    in_use::knows(&sums, parts)
-}
-
-/// The place of the window of a selection for which none was asked.
-fn default_window(
-    source: &dyn Source,
-    selection: &Selection,
-    panels: &[PanelSnapshot],
-) -> Result<Option<usize>, ReportError> {
-    let mut window = DefaultWindow::default();
-    panels.iter().for_each(|panel| window.panel(panel));
-    for record in source.surveys().map_err(ReportError::Source)? {
-        let survey = record.map_err(ReportError::Source)?.survey;
-        if selection.holds_time(survey.time) {
-            window.survey(&survey, knows(&survey, selection, KNOWN));
+        for found in panels {
+            panel.take(found, &self.selection, place.unwrap_or(0), &mut wss, &mut once);
         }
+        wss.once = once;
+        wss.window = window.unwrap_or_else(|| Percentiles::weighted(intervals).median());
+        // Intervals are not exact to the millisecond.
+        if wss.by_interval {
+            wss.window = Duration::from_millis((wss.window.as_micros() as u64 + 500) / 1000);
+        }
+        (!wss.points.is_empty()).then_some(wss)
     }
-    Ok(window.place())
+
+    /// The place of the window for which none was asked.
+    fn default_window(&self) -> Option<usize> {
+        let mut window = DefaultWindow::default();
+        self.panels.iter().for_each(|panel| window.panel(panel));
+        self.surveys.iter().for_each(|survey| window.survey(survey.interval, survey.knows(KNOWN)));
+        window.place()
+    }
 }
 
-/// The readings of the panel in a selection. A part of the addresses has none.
-fn panels(source: &dyn Source, selection: &Selection) -> Result<Vec<PanelSnapshot>, ReportError> {
-    if selection.address.is_some() {
-        return Ok(vec![]);
+impl Accumulator for Surveyed {
+    fn needs(&self) -> Needs {
+        Needs { surveys: true, panels: true, ..Needs::NOTHING }
     }
-    let found = source.panels().map_err(ReportError::Source)?;
-    let found = found.filter(|found| found.as_ref().map_or(true, |found| selection.holds_time(found.time)));
-    found.collect::<Result<_, _>>().map_err(ReportError::Source)
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        match event {
+            Seen::Survey(record) => {
+                let survey = &record.survey;
+                let covered = self.reach.of(survey);
+                if self.selection.holds_time(survey.time) {
+                    let targets = survey.targets.iter().filter(|target| self.selection.holds_target(target.id));
+                    let of = |target: &TargetSurvey| {
+                        let (sums, mapped) = selected(target, self.selection.address);
+                        (target.id, sums, mapped)
+                    };
+                    self.surveys.push(Survey {
+                        time: survey.time,
+                        interval: survey.interval,
+                        covered,
+                        targets: targets.map(of).collect(),
+                        total: survey.total.filter(|_| self.selection.holds_all(survey)).map(|total| total.sums),
+                    });
+                }
+            }
+            Seen::Panel(panel) if self.selection.address.is_none() && self.selection.holds_time(panel.time) => {
+                self.panels.push((*panel).clone());
+            }
+            Seen::Row(_)
+            | Seen::Panel(_)
+            | Seen::Activity(_)
+            | Seen::Mark(_)
+            | Seen::Allocations(_)
+            | Seen::Missed(_) => {}
+        }
+        Ok(())
+    }
 }
 
 /// Takes the working set from the panel where surveys do not know it.
@@ -133,20 +178,17 @@ struct FromPanel {
 }
 
 impl FromPanel {
-    fn surveyed(&mut self, survey: &SurveySnapshot, selection: &Selection, is_known: bool) {
+    fn surveyed(&mut self, survey: &Survey, is_known: bool) {
         self.is_known = is_known;
         let of = |sums: &PageSums, mapped| Amount { unknown_bytes: None, ..amount(sums, None, mapped) };
         self.known.clear();
-        self.total = Amount::default();
-        let mut sums = PageSums::default();
-        for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
-            let (of_target, mapped) = selected(target, None);
-            sums.add(&of_target);
-            self.known.insert(target.id, of(&of_target, mapped));
-            self.total.mapped += mapped;
+        let (mut sums, mut all_mapped) = (PageSums::default(), 0);
+        for (target, of_target, mapped) in &survey.targets {
+            sums.add(of_target);
+            self.known.insert(*target, of(of_target, *mapped));
+            all_mapped += mapped;
         }
-        let once = survey.total.filter(|_| selection.holds_all(survey)).map_or(sums, |total| total.sums);
-        self.total = of(&once, self.total.mapped);
+        self.total = of(&survey.total.unwrap_or(sums), all_mapped);
     }
 
     fn take(

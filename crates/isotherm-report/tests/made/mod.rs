@@ -12,11 +12,14 @@ use isotherm_core::survey::{
     WINDOWS,
 };
 use isotherm_core::{
-    AddrRange, Allocations, BoxError, Mapping, MemoryUse, NodeId, Permissions, RegionPages, RegionSnapshot,
+    AddrRange, Allocations, BoxError, Mapping, MemoryUse, NodeId, Permissions, RegionPages, RegionSnapshot, Snapshot,
     SystemMemory, TargetId, TargetSnapshot,
 };
-use isotherm_record::{Activity, Budget, Cost, Header, Host, Mark, MarkText, Missed, Row, SurveyRecord, TargetInfo};
-use isotherm_report::{Activities, AllocationBatches, Marks, MissedRows, Rows, Source, Surveys};
+use isotherm_record::{
+    Activity, Budget, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, Row, SnapshotRecord, SurveyRecord,
+    TargetInfo,
+};
+use isotherm_report::{Events, Source};
 
 pub const MIB: u64 = 1 << 20;
 pub const AGGREGATION: Duration = Duration::from_millis(100);
@@ -40,33 +43,30 @@ impl Source for Made {
         &self.header
     }
 
-    fn rows(&self) -> Result<Rows<'_>, BoxError> {
-        Ok(Box::new(self.rows.iter().cloned().map(Ok)))
-    }
-
-    fn activities(&self) -> Result<Activities<'_>, BoxError> {
-        Ok(Box::new(self.activities.iter().cloned().map(Ok)))
-    }
-
-    fn surveys(&self) -> Result<Surveys<'_>, BoxError> {
-        Ok(Box::new(self.surveys.iter().cloned().map(Ok)))
-    }
-
-    fn marks(&self) -> Result<Marks<'_>, BoxError> {
-        Ok(Box::new(self.marks.iter().cloned().map(Ok)))
-    }
-
-    fn allocations(&self) -> Result<AllocationBatches<'_>, BoxError> {
-        Ok(Box::new(self.allocations.iter().cloned().map(Ok)))
-    }
-
-    fn missed(&self) -> Result<MissedRows<'_>, BoxError> {
-        Ok(Box::new(self.missed.iter().copied().map(Ok)))
+    fn events(&self, _needs: Needs) -> Result<Events<'_>, BoxError> {
+        let snapshots = self.rows.iter().cloned().map(snapshot_of).map(Event::Snapshot);
+        let mut events: Vec<Event> = snapshots
+            .chain(self.surveys.iter().cloned().map(Event::Survey))
+            .chain(self.activities.iter().cloned().map(Event::Activity))
+            .chain(self.marks.iter().cloned().map(Event::Mark))
+            .chain(self.allocations.iter().cloned().map(Event::Allocations))
+            .chain(self.missed.iter().copied().map(Event::Missed))
+            .collect();
+        events.sort_by_key(Event::time);
+        Ok(Box::new(events.into_iter().map(Ok)))
     }
 
     fn cut_short(&self) -> Option<String> {
         self.cut_short.clone()
     }
+}
+
+/// A snapshot of one target.
+fn snapshot_of(row: Row) -> SnapshotRecord {
+    let Row { time, aggregation, samples, target, info, cost } = row;
+    let infos = Arc::new([(target.id, info)]);
+    let snapshot = Snapshot { time, aggregation, samples, targets: vec![target], ..Snapshot::default() };
+    SnapshotRecord { snapshot, cost, infos }
 }
 
 pub fn made(rows: Vec<Row>) -> Made {

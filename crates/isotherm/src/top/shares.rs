@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::RegionSnapshot;
 use isotherm_core::rate::sampling_interval;
 use isotherm_record::Row;
-use isotherm_report::{Parts, Share, mapped_of_regions};
+use isotherm_report::{Parts, Share, pieces};
 
 /// What the regions of a row tell.
 pub struct Shares<'a> {
@@ -20,7 +20,8 @@ impl<'a> Shares<'a> {
     pub fn new(row: &'a Row) -> Self {
         // In a run with samples, each region is sampled at least once in an aggregation.
         let sampled = row.target.regions.iter().any(|region| region.nr_samples > 0 || region.pages.is_none());
-        Self { row, sampled, mapped: mapped_of_regions(row) }
+        let mapped = pieces(row, None).map(|piece| (piece.region.range.start(), piece.whole)).collect();
+        Self { row, sampled, mapped }
     }
 
     /// The sampling interval. Zero without samples.
