@@ -155,6 +155,9 @@ const FIRST_EVERY: f64 = 10.0;
 /// once.
 const MORE: f64 = 1.1;
 
+/// The weight of the parts of surveys before the last one in the cost of a block.
+const RECENT_PARTS: f64 = 0.75;
+
 /// The number of surveys over which the cost of a survey is the median.
 const RECENT: usize = 3;
 
@@ -253,8 +256,12 @@ impl Window {
 struct SurveyCost {
     /// Each of the last whole surveys.
     recent: [f64; RECENT],
-    /// A block, on the mean.
+    /// A block, on the mean of the last parts.
     block: Option<f64>,
+    /// What these parts took, and their blocks, the last ones with the greatest weight.
+    parts: (f64, f64),
+    /// How many parts there were.
+    count: usize,
     /// The number of blocks of a part after [`START`]. 0 before the first part.
     part_blocks: f64,
     /// The last part, as far as the time until the next one pays for it.
@@ -335,9 +342,12 @@ impl Controller {
         let cpu = cpu.as_secs_f64();
         let part = PART * self.budget.cpu;
         let cost = &mut self.survey;
-        let of_block = cpu / (work.read + work.cleared).max(1) as f64;
-        cost.block = Some(cost.block.map_or(of_block, |mean| mean + (of_block - mean) / 4.0));
-        // The first part opens the targets, which takes long if there are many of them. It is not counted.
+        // The first part opens the targets, which takes long, and may have few blocks. It stands for others only until
+        // there is one.
+        let (before, blocks) = if cost.count > 1 { cost.parts } else { Default::default() };
+        cost.count += 1;
+        cost.parts = (before * RECENT_PARTS + cpu, blocks * RECENT_PARTS + (work.read + work.cleared).max(1) as f64);
+        cost.block = Some(cost.parts.0 / cost.parts.1);
         cost.last_part = if counts { cpu } else { cpu.min(most) };
         cost.so_far += cpu;
         cost.blocks_so_far += work.read;
