@@ -36,7 +36,7 @@ impl Held {
     }
 }
 
-/// The error number of what a process could not be read for.
+/// The error number of a process that cannot be read.
 fn errno(error: Unreadable) -> Errno {
     match error.error() {
         Some(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),

@@ -409,7 +409,7 @@ impl Controller {
         PLANNED * (CREDIT * cpu).min(MOST_CREDIT).max(cpu * START.as_secs_f64())
     }
 
-    /// What is left of it.
+    /// The part of the credit that is left.
     fn credit_left(&self) -> f64 {
         (self.credit() - self.started).max(0.0)
     }

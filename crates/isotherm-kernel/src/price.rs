@@ -14,8 +14,7 @@ const SIZE: u64 = 32 << 20;
 /// The memory of one measurement, in bytes. The TLB covers it.
 const PART: u64 = 4 << 20;
 
-/// The bounds of what is believed. Less is a measurement that went wrong, more is that of a machine with much else to
-/// do.
+/// Plausible prices. A lower one is a failed measurement; a higher one comes from a busy machine.
 const LEAST: Duration = Duration::from_nanos(20);
 const MOST: Duration = Duration::from_micros(4);
 

@@ -7,9 +7,8 @@ use isotherm_core::scheme::Scheme;
 use isotherm_record::SnapshotRecord;
 use isotherm_scheme::Diagnostics;
 
-/// The messages for the schemes' thread. A newer snapshot replaces one that was not taken yet: schemes act on the
-/// memory
-/// as it is now.
+/// The messages for the schemes' thread. A newer snapshot replaces one that was not taken yet, because schemes act on
+/// memory as it is now.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     messages: Mutex<Messages>,
@@ -24,7 +23,7 @@ pub(crate) struct Messages {
     pub(crate) replace: Option<Vec<Scheme>>,
     /// Whether to read the scheme file again.
     pub(crate) reload: bool,
-    /// What was read from the scheme file again.
+    /// The schemes that the scheme file has now, or its errors.
     pub(crate) read: Option<Result<Vec<Scheme>, Diagnostics>>,
     /// Whether the run is over.
     pub(crate) is_over: bool,

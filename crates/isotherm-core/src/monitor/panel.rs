@@ -19,7 +19,7 @@ pub(super) struct PanelBuffers {
     turn: usize,
 }
 
-/// Of how many targets it is read in a reading of the panel how much is in memory: 1 to 2 ms.
+/// Targets whose resident memory a reading of the panel reads, at most: this takes 1 to 2 ms.
 const MOST_RESIDENT: usize = 64;
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {

@@ -40,20 +40,20 @@ pub(super) struct Pass {
     /// Which page frames were seen. `None` if they are not known, or if there is only one target.
     once: Option<CountedOnce>,
     cost: SurveyCost,
-    /// How many pages may be accessed again of what is cleared from now on.
+    /// How many of the pages that are cleared from now on may be accessed again.
     credit: Credit,
     /// How many pages may be cleared from now on.
     clears: f64,
-    /// How many pages of the targets that wait may have to be cleared, by the survey before.
+    /// How many pages of the waiting targets may have to be cleared, as the previous survey says.
     wanted_waiting: f64,
 }
 
-/// What was found in some targets, each with the pages that it shares.
+/// The sums of some targets. A page that several of them share counts for each.
 #[derive(Default)]
 struct Found {
     sums: PageSums,
     by_node: ByNode,
-    /// What of it is estimated.
+    /// The part of the sums that is estimated.
     uncertain: Uncertain,
     begun: Begun,
 }

@@ -110,7 +110,7 @@ impl BpfProbe {
     }
 
     /// Sets whether samples of memory that guests, devices and io_uring access are unobservable. The default is that
-    /// they are. It is false for a look at memory of which it is known whether it can be observed.
+    /// they are. It is false for a look at memory that is known to be observable, or not to be.
     #[must_use]
     pub fn with_elsewhere(mut self, elsewhere: bool) -> Self {
         self.elsewhere = elsewhere;

@@ -97,7 +97,7 @@ impl Pacer {
     }
 }
 
-/// What is left of a budget. Clones are the same account, so that several scans share it.
+/// The CPU time that is left of a budget. Clones are the same account, so that several scans share it.
 #[derive(Clone, Debug, Default)]
 pub struct CpuAccount {
     /// The time and the CPU time of the last look, and the CPU time that was left, in seconds.

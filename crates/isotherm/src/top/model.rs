@@ -60,7 +60,7 @@ pub struct Track {
 #[derive(Clone)]
 pub struct Other {
     pub info: Arc<TargetInfo>,
-    /// Those of one snapshot, without mappings.
+    /// The figures of one snapshot, without mappings.
     pub figures: Figures,
     /// Since when it is watched.
     pub joined: Duration,

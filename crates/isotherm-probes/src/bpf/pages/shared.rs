@@ -170,7 +170,7 @@ impl SharedPages {
         known.exclusive = (known.exclusive | exclusive) & !shared;
     }
 
-    /// The pages of a block of which it is known whether other processes map them.
+    /// The pages of a block that are known to be shared with other processes, or known not to be.
     pub(super) fn known(&self, target: TargetId, start: u64) -> PageBits {
         let sharing = self.targets.get(&target).and_then(|known| known.blocks.get(&start));
         sharing.map_or(PageBits::NONE, |sharing| sharing.shared | sharing.exclusive)
