@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::TargetId;
+use isotherm_core::{Mapping, TargetId};
 use isotherm_record::{Header, Needs, Row, TargetInfo, pid_column};
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ use crate::node_memory::NodeMemory;
 use crate::overhead::Overhead;
 use crate::pace::Pace;
 use crate::source::{Accumulator, Seen};
-use temperature::Sums;
+use temperature::{Added, Sums};
 
 pub use temperature::{Temperature, folded};
 
@@ -223,7 +223,9 @@ struct TargetSums {
 #[derive(Default)]
 pub struct SummaryBuilder {
     grouping: Grouping,
-    names: HashMap<Arc<str>, Sums>,
+    names: Vec<(Arc<str>, Sums)>,
+    /// The place of each name among `names`.
+    name_places: HashMap<Arc<str>, usize>,
     targets: Vec<TargetSums>,
     places: HashMap<TargetId, usize>,
     groups: Vec<Tally>,
@@ -346,14 +348,19 @@ impl Accumulator for SummaryBuilder {
             parts.insert(nth, group.begin(basis).then_some(0));
         }
         let mut all = 0;
+        // The mapping of the last piece, and the place of its name.
+        let mut last: Option<(&Mapping, usize)> = None;
         for (piece, bytes) in visit.present_pieces() {
+            let added = Added::new(visit, &piece, bytes);
             let label = piece.mapping.label();
             let name = shown_name(&label);
-            if !self.names.contains_key(name) {
-                self.names.insert(name.into(), Sums::default());
-            }
-            if let Some(sums) = self.names.get_mut(name) {
-                sums.add(visit, &piece, bytes);
+            let nth = match last.filter(|(mapping, _)| std::ptr::eq(*mapping, piece.mapping)) {
+                Some((_, nth)) => nth,
+                None => nth_name(&mut self.names, &mut self.name_places, name),
+            };
+            last = Some((piece.mapping, nth));
+            if let Some((_, sums)) = self.names.get_mut(nth) {
+                sums.add(&added);
             }
             let shares = match &mut self.stacks {
                 Some(stacks) => stacks.sizes(id, row.time, piece.mapping, piece.range),
@@ -364,15 +371,15 @@ impl Accumulator for SummaryBuilder {
                     && let Some(sum) = parts.entry(nth).or_insert_with(|| group.begin(basis).then_some(0))
                 {
                     let bytes = share(bytes, size, piece.range.size());
-                    group.sums.add(visit, &piece, bytes);
+                    group.sums.add(&Added::new(visit, &piece, bytes));
                     *sum += bytes;
                 }
             }
             if counts {
-                target.tally.sums.add(visit, &piece, bytes);
+                target.tally.sums.add(&added);
                 all += bytes;
             }
-            self.total.add(visit, &piece, bytes);
+            self.total.add(&added);
         }
         target.tally.course.add(row.time, visit.span(), counts.then_some(all));
         for (nth, bytes) in parts {
@@ -382,6 +389,17 @@ impl Accumulator for SummaryBuilder {
         }
         Ok(())
     }
+}
+
+/// The place of a name, which is new if it has none yet.
+fn nth_name(names: &mut Vec<(Arc<str>, Sums)>, places: &mut HashMap<Arc<str>, usize>, name: &str) -> usize {
+    if let Some(&nth) = places.get(name) {
+        return nth;
+    }
+    let name: Arc<str> = name.into();
+    names.push((Arc::clone(&name), Sums::default()));
+    places.insert(name, names.len() - 1);
+    names.len() - 1
 }
 
 /// The part of `bytes` that `size` of `whole` has.

@@ -57,25 +57,50 @@ pub(crate) struct Sums {
     idle: BTreeMap<TargetId, (Duration, f64, f64)>,
 }
 
+/// A piece of a region with some bytes in memory, as sums take it in.
+pub(crate) struct Added {
+    target: TargetId,
+    time: Duration,
+    bytes: u64,
+    /// Bytes × seconds.
+    weight: f64,
+    parts: Parts,
+    /// For how long it has been as it is, in seconds.
+    age: f64,
+    in_use: bool,
+}
+
+impl Added {
+    pub(crate) fn new(visit: &Visit<'_>, piece: &Piece<'_>, bytes: u64) -> Self {
+        Self {
+            target: visit.row.target.id,
+            time: visit.row.time,
+            bytes,
+            weight: bytes as f64 * visit.span().as_secs_f64(),
+            parts: Parts::of(piece.region, visit.row.samples),
+            age: f64::from(piece.region.age) * visit.row.aggregation.as_secs_f64(),
+            in_use: piece.region.nr_accesses > 0,
+        }
+    }
+}
+
 impl Sums {
-    /// Adds a piece of a region with `bytes` in memory.
-    pub(crate) fn add(&mut self, visit: &Visit<'_>, piece: &Piece<'_>, bytes: u64) {
-        let (region, time) = (piece.region, visit.row.time);
-        let weight = bytes as f64 * visit.span().as_secs_f64();
-        let parts = Parts::of(region, visit.row.samples);
+    /// Adds a piece of a region.
+    pub(crate) fn add(&mut self, added: &Added) {
+        let Added { target, time, bytes, weight, parts, age, in_use } = *added;
         self.unobservable += weight * parts.unobservable;
         self.unknown += weight * parts.unknown;
         self.hot += weight * parts.hot;
         self.warm += weight * parts.warm;
         self.cold += weight * parts.cold;
-        let idle = self.idle.entry(visit.row.target.id).or_insert((time, 0.0, 0.0));
+        let idle = self.idle.entry(target).or_insert((time, 0.0, 0.0));
         if idle.0 != time {
             *idle = (time, 0.0, 0.0);
         }
         let cold = bytes as f64 * parts.cold;
         idle.1 += cold;
-        idle.2 += cold * f64::from(region.age) * visit.row.aggregation.as_secs_f64();
-        if region.nr_accesses > 0 {
+        idle.2 += cold * age;
+        if in_use {
             self.working_set += weight;
             if self.current.0 != time {
                 self.current = (time, 0);
