@@ -22,7 +22,7 @@ pub(super) struct Roster {
 }
 
 /// What a survey says of a target: what it is, and its mappings if they are wanted.
-type Surveyed = (TargetId, Arc<TargetInfo>, Option<Arc<[Mapping]>>);
+type Surveyed = (Arc<TargetInfo>, Option<Arc<[Mapping]>>);
 
 /// Reads what is grouped.
 #[derive(Default)]
@@ -30,8 +30,8 @@ pub(crate) struct Reader {
     selection: Selection,
     mappings: bool,
     /// What surveys say, and what the last one of each target said.
-    surveyed: Vec<Surveyed>,
-    last: HashMap<TargetId, (Arc<TargetInfo>, Option<Arc<[Mapping]>>)>,
+    surveyed: Vec<(TargetId, Surveyed)>,
+    last: HashMap<TargetId, Surveyed>,
     roster: Roster,
     places: HashMap<TargetId, usize>,
     /// The mappings of each target that were read last, and the names that it has had.
@@ -46,7 +46,7 @@ impl Reader {
 
     /// What it has read. A target that ended soon may be in a survey alone: those come after the others.
     pub(super) fn finish(mut self) -> Roster {
-        for (id, info, mappings) in std::mem::take(&mut self.surveyed) {
+        for (id, (info, mappings)) in std::mem::take(&mut self.surveyed) {
             self.add(id, &info);
             mappings.iter().for_each(|mappings| self.add_mappings(id, mappings));
         }
@@ -73,13 +73,14 @@ impl Accumulator for Reader {
             for (found, info) in record.described().filter(|(found, _)| self.selection.holds_target(found.id)) {
                 let mappings = self.mappings.then(|| Arc::clone(&found.mappings));
                 // What is the same as in the last survey says nothing new.
-                let same = |(known, told): &(Arc<TargetInfo>, Option<Arc<[Mapping]>>)| {
+                let same = |(known, told): &Surveyed| {
                     Arc::ptr_eq(known, &info)
                         && told.as_ref().zip(mappings.as_ref()).is_none_or(|(a, b)| Arc::ptr_eq(a, b))
                 };
                 if !self.last.get(&found.id).is_some_and(same) {
-                    self.last.insert(found.id, (Arc::clone(&info), mappings.clone()));
-                    self.surveyed.push((found.id, info, mappings));
+                    let surveyed = (info, mappings);
+                    self.last.insert(found.id, surveyed.clone());
+                    self.surveyed.push((found.id, surveyed));
                 }
             }
         }
