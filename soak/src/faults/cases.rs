@@ -187,7 +187,6 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "help record",
         "completions bash",
         "doctor",
-        "doctor --format json",
         "workload --list",
         "workload pattern.toml",
         "scheme check stat.yaml",
@@ -250,6 +249,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
             writes(&format!("report {kind} known.rec -f {format} -o {output}"), output, false, true);
         }
     }
+    add("doctor --format json", None, false, false, true);
     add("man pages", None, false, false, false);
     watching(room, &mut |call, output, keeps, long| add(&call, output, keeps, true, long));
     cases
@@ -261,7 +261,8 @@ fn watching(room: &Room, live: &mut dyn FnMut(String, Option<&'static str>, bool
     let attached = format!("{fast} --duration 200ms --pid PID");
     let started = format!("{fast} -- TARGET");
     let refs = "record -q --probe refs -o out.rec";
-    live(format!("{refs} {attached}"), Some("out.rec"), true, false);
+    // With the probe bpf, the short form has these with it.
+    live(format!("{refs} {attached}"), Some("out.rec"), true, room.bpf);
     live(format!("{refs} {started}"), Some("out.rec"), true, false);
     live(format!("{refs} --children {attached}"), Some("out.rec"), true, true);
     live(format!("{refs} --stdin-marks {attached}"), Some("out.rec"), true, true);
@@ -269,16 +270,16 @@ fn watching(room: &Room, live: &mut dyn FnMut(String, Option<&'static str>, bool
     if room.able.stacks {
         live(format!("{refs} --stacks {started}"), Some("out.rec"), true, true);
     }
-    live(format!("tune -q --probe refs -o out.txt -f text {attached}"), Some("out.txt"), false, false);
+    live(format!("tune -q --probe refs -o out.txt -f text {attached}"), Some("out.txt"), false, room.bpf);
     live(format!("tier run --dry-run {attached}"), None, false, false);
     if room.bpf {
         live(format!("record --probe bpf -o out.rec {attached}"), Some("out.rec"), true, false);
-        live(format!("record -q --probe bpf -o out.rec {started}"), Some("out.rec"), true, false);
+        live(format!("record -q --probe bpf -o out.rec {started}"), Some("out.rec"), true, true);
         live(
             format!("run -q -s stat.yaml --probe bpf --record out.rec --record-needed {attached}"),
             Some("out.rec"),
             true,
-            false,
+            true,
         );
         live(format!("run -q -s pageout.yaml --probe bpf {attached}"), None, false, false);
         live(
@@ -290,7 +291,7 @@ fn watching(room: &Room, live: &mut dyn FnMut(String, Option<&'static str>, bool
         live(format!("tune -q --probe bpf -f json {attached}"), None, false, false);
         let idle = "idle -q --probe bpf -i 100ms -n 1";
         live(format!("{idle} --pid PID -f json -o out.json"), Some("out.json"), false, false);
-        live("idle --probe bpf --pid PID -i 100ms -n 2".into(), None, false, false);
+        live("idle --probe bpf --pid PID -i 100ms -n 2".into(), None, false, true);
         live(format!("{idle} --pid PID -f prometheus -o out.prom"), Some("out.prom"), false, true);
         live(format!("{idle} --name NAME -f json"), None, false, true);
         live(format!("top --probe bpf --log out.log {started}"), Some("out.log"), false, false);
