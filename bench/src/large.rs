@@ -242,8 +242,10 @@ impl PageProbe for LargeMemory {
         let began = monitor_cpu_time();
         looks.extend(pages.iter().map(|sample| {
             let (start, page) = place(sample.addr);
-            let accessed = self.accessed(process_of(sample.target), start).contains(page);
-            PageLook { present: self.present.contains(page), accessed, huge: self.shape.is_huge, frame: None }
+            let process = process_of(sample.target);
+            let accessed = self.accessed(process, start).contains(page);
+            let frame = u64::from(process) << 40 | sample.addr / PAGE_SIZE;
+            PageLook { present: self.present.contains(page), accessed, huge: self.shape.is_huge, frame: Some(frame) }
         }));
         self.cpu.charge(SAMPLE * pages.len() as u32, began);
         Ok(())
