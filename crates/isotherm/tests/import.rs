@@ -49,7 +49,7 @@ fn a_file_that_is_not_a_recording_of_damo_is_refused_in_one_line() {
     std::fs::write(place.path("same.rec"), damon_data()).unwrap();
     std::fs::write(place.path("perf.data"), b"PERFILE2\x68\0\0\0").unwrap();
     for (arguments, status, words) in [
-        (&["convert", "damon.data", "a.rec"][..], 1, &["cannot open the recording damon.data", "check the name"][..]),
+        (&["convert", "damon.data", "a.rec"][..], 1, &["cannot open damon.data", "check the name"][..]),
         (&["convert", "cut", "cut.rec"], 1, &["cut is cut short at [0].snapshots[0]", "line ", "use a whole copy"]),
         (&["convert", "same.rec", "same.rec"], 1, &["cannot write same.rec", "an input of the same command"]),
         (&["convert", "perf.data", "perf.rec"], 1, &["it is a recording of perf", "damo convert_record_format"]),
