@@ -84,7 +84,8 @@ def one_run(name, options, number_of_run):
         how = (recording, options.seconds, options.record_options)
         spawned = []
         if options.from_start:
-            target.at_start = lambda pid: spawned.append((recorder.spawn(options.isotherm, pid, *how), time.monotonic()))
+            spawn = lambda pid: (recorder.spawn(options.isotherm, pid, *how), time.monotonic())  # noqa: E731
+            target.at_start = lambda pid: spawned.append(spawn(pid))
         try:
             target.begin()
             with Keeping(target):

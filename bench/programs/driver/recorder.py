@@ -105,8 +105,8 @@ def read(isotherm, recording, window, cpu, wall):
     minutes = overhead["wall_ns"] / 60e9
     size = recording.stat().st_size / minutes if minutes else 0
     return Found(
-        nearest_rank(at.values()), once, bounds, first, unobservable, rows, overhead.get("cpu_percent"), 100 * cpu / wall,
-        overhead.get("cpu_percent_10s"), size, notes,
+        nearest_rank(at.values()), once, bounds, first, unobservable, rows, overhead.get("cpu_percent"),
+        100 * cpu / wall, overhead.get("cpu_percent_10s"), size, notes,
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-//! Measures what the eBPF programs of `--stacks` cost a process that is not watched: in a call that maps nothing, and in
-//! one that maps memory.
+//! Measures what the eBPF programs of `--stacks` cost a process that is not watched: in a call that maps nothing, and
+//! in one that maps memory.
 #![allow(unsafe_code)]
 
 use std::time::Instant;

@@ -47,8 +47,8 @@ const WHOLE_MAPPINGS: &str =
     "the probe refs sees whole mappings: those that the ranges touch are watched from their start to their end";
 const FIRST_MAPPINGS: &str =
     "the probe damon watches the memory that mappings have now, not memory that they gain or that is mapped later";
-const SLOW_CALLS: &str = "this kernel runs no eBPF programs in single system calls: as long as call stacks are recorded, \
-                          each system call of the machine takes longer (docs/stacks.md)";
+const SLOW_CALLS: &str = "this kernel runs no eBPF programs in single system calls: as long as call stacks are \
+                          recorded, each system call of the machine takes longer (docs/stacks.md)";
 
 /// A run that has everything it needs, and has not started.
 ///

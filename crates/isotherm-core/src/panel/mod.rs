@@ -6,10 +6,10 @@
 //! set. With the share `p` in use, a relative standard error `e` takes `(1 - p) / (p e²)` pages and `(1 - p) / e²`
 //! clears a second, whatever the size of the memory.
 //!
-//! - A page that was just drawn says nothing before its accessed bit was cleared once. If the panel has grown, its first
-//!   pages alone tell the windows that have begun before ([`window`]).
-//! - A page that has appeared since the panel was begun was not accessed before. If nearly all of them have, as those of
-//!   a program that the run has started, windows of any length are known.
+//! - A page that was just drawn says nothing before its accessed bit was cleared once. If the panel has grown, its
+//!   first pages alone tell the windows that have begun before ([`window`]).
+//! - A page that has appeared since the panel was begun was not accessed before. If nearly all of them have, as those
+//!   of a program that the run has started, windows of any length are known.
 //! - Pages are drawn from those that are present, as soon as a survey has read them all, and from all that is mapped
 //!   until then. An absent page counts as not accessed.
 //! - Memory that is added between surveys is drawn from all of its mapping, absent pages too, if they are not too many.

@@ -27,8 +27,8 @@ use super::history::ActionHistory;
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The most ranges of a target whose last move in one direction is remembered: as many as the default rate moves within
-/// [`COOL_DOWN`] if they are single pages. They take 13 MiB. If there are more, the oldest are forgotten, and the memory
-/// may be moved back like any other.
+/// [`COOL_DOWN`] if they are single pages. They take 13 MiB. If there are more, the oldest are forgotten, and the
+/// memory may be moved back like any other.
 const MOST_MOVED: usize = 1 << 18;
 
 /// The memory that was moved, by the direction of its last move.

@@ -485,8 +485,8 @@ impl BlockState {
         let was_idle = |page: &usize| new.last[*page] != before;
         new.revived = (new.set_again & new.exact).iter().filter(was_idle).collect();
         // A page that was cleared by the survey before, by a sample or by another program, and that has stayed clear,
-        // was accessed before this interval. Any other page that is clear has stayed idle. The bit of a page that cannot
-        // be observed says nothing while it is clear.
+        // was accessed before this interval. Any other page that is clear has stayed idle. The bit of a page that
+        // cannot be observed says nothing while it is clear.
         let turned_idle = clear & !unobservable & !(known & new.clear & new.exact);
         let now_accessed = new.set_again | if is_first { PageBits::NONE } else { appeared };
 

@@ -67,8 +67,8 @@ impl StackTracer {
         Ok(Self { object, _links: links, slows_all_calls: false })
     }
 
-    /// Whether each system call of each process of the machine takes longer as long as this exists. Otherwise only those
-    /// that map memory do.
+    /// Whether each system call of each process of the machine takes longer as long as this exists. Otherwise only
+    /// those that map memory do.
     pub fn slows_all_calls(&self) -> bool {
         self.slows_all_calls
     }

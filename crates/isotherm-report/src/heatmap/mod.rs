@@ -131,8 +131,8 @@ impl Heatmap {
         heatmap
     }
 
-    /// Adds where the last survey found the memory. With measures of surveys, it holds since the survey before, as these
-    /// do; with others it holds until the next one, as in regions.
+    /// Adds where the last survey found the memory. With measures of surveys, it holds since the survey before, as
+    /// these do; with others it holds until the next one, as in regions.
     fn add_places(&mut self, next: Option<&SurveyRecord>) {
         let next_time = next.map_or(self.end, |next| next.survey.time);
         let place = match self.measure {
