@@ -244,7 +244,7 @@ impl PageProbe for LargeMemory {
             let (start, page) = place(sample.addr);
             let process = process_of(sample.target);
             let accessed = self.accessed(process, start).contains(page);
-            let frame = u64::from(process) << 40 | sample.addr / PAGE_SIZE;
+            let frame = (u64::from(process) << 40) | (sample.addr / PAGE_SIZE);
             PageLook { present: self.present.contains(page), accessed, huge: self.shape.is_huge, frame: Some(frame) }
         }));
         self.cpu.charge(SAMPLE * pages.len() as u32, began);
