@@ -67,7 +67,7 @@ struct Line {
     bytes: u64,
     /// CPU time of all threads of isotherm after the first second, in per cent of one CPU.
     cpu_percent: f64,
-    /// The same over each 10 s that begin after the first 2 s of a run.
+    /// The same over each 10 s that begin after the first 3 s of a run.
     cpu_percent_10s: Option<Windows>,
     /// CPU time of a thread that only wakes up in each sampling interval, measured between the runs.
     waking_percent: Option<f64>,
@@ -122,7 +122,7 @@ fn main() -> Result<()> {
 
 const PAPERS: &str = "
 CPU: time of all threads of isotherm after the first second, in per cent of one CPU; 10 s: over each 10 s that begin
-after the first 2 s; simulated runs leave out the probe. Wake-ups: CPU time of a thread that only wakes up in each
+after the first 3 s; simulated runs leave out the probe. Wake-ups: CPU time of a thread that only wakes up in each
 sampling interval, measured after each run. Slowdown: mean of the pairs, with its 95 % confidence interval; pairs for
 1 %: how many would tell 1 % apart. % of max.: mean reads in a sampling round, of the maximum of 1,000. Pages/read:
 pages of the target for each page that is read in a round.

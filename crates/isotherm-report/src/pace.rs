@@ -10,7 +10,7 @@ use crate::source::Visit;
 use crate::wss::Percentiles;
 
 /// The start of a run, in which the budget does not hold.
-const START: Duration = Duration::from_secs(2);
+const START: Duration = Duration::from_secs(3);
 
 /// The budget holds over any time of this length.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -26,12 +26,12 @@ pub struct Pace {
     /// The time from a round with samples to the next, in nanoseconds: the median over time. `None` without samples, or
     /// if the recording does not tell.
     pub sampling_interval_ns: Option<u64>,
-    /// CPU time of all threads of isotherm, in per cent of one CPU, without the first 2 s of the recording unless it is
+    /// CPU time of all threads of isotherm, in per cent of one CPU, without the first 3 s of the recording unless it is
     /// shorter. `None` if the recording has no costs.
     pub cpu_percent: Option<f64>,
     /// The budget, in per cent of one CPU. `None` if there was none.
     pub budget_percent: Option<f64>,
-    /// The same CPU time over each 10 s that begin after the first 2 s. `None` if the recording is shorter.
+    /// The same CPU time over each 10 s that begin after the first 3 s. `None` if the recording is shorter.
     #[serde(skip)]
     pub windows: Option<Windows>,
     /// For how long calls held the memory maps of targets. `None` if the recording does not tell.
@@ -265,7 +265,7 @@ impl Pacing {
         (wall > 0.0).then(|| sum(|spent| spent.cpu) / wall * 100.0)
     }
 
-    /// The CPU time over each 10 s that begin with a snapshot, after the first 2 s, in per cent of one CPU. What a
+    /// The CPU time over each 10 s that begin with a snapshot, after the first 3 s, in per cent of one CPU. What a
     /// snapshot took counts evenly over its time.
     pub fn over_windows(&self) -> Vec<f64> {
         let mut shares = vec![];
@@ -333,18 +333,18 @@ mod tests {
 
     #[test]
     fn the_start_of_a_run_does_not_count() {
-        let start = [(1.0, 0.5), (1.0, 0.5)];
+        let start = [(1.0, 0.5), (2.0, 1.0)];
         let pace = pacing(start.into_iter().chain([(1.0, 0.01); 30])).finish();
         assert!((pace.cpu_percent.unwrap() - 1.0).abs() < 1e-9);
         assert!((pace.windows.unwrap().max - 1.0).abs() < 1e-9);
-        // A recording of two seconds has nothing else.
+        // A recording of three seconds has nothing else.
         assert!((pacing(start).finish().cpu_percent.unwrap() - 50.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_window_takes_its_part_of_long_snapshots() {
-        // 2 % for 6 s, then nothing: the windows begin at 2, 8 and 14 s.
-        let windows = pacing([(2.0, 0.0), (6.0, 0.12), (6.0, 0.0), (6.0, 0.0), (6.0, 0.0)]).finish().windows.unwrap();
+        // 2 % for 6 s, then nothing: the windows begin at 3, 9 and 15 s.
+        let windows = pacing([(3.0, 0.0), (6.0, 0.12), (6.0, 0.0), (6.0, 0.0), (6.0, 0.0)]).finish().windows.unwrap();
         assert!((windows.max - 1.2).abs() < 1e-9, "{windows:?}");
         assert!((windows.mean - 0.4).abs() < 1e-9, "{windows:?}");
     }

@@ -101,7 +101,7 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
 /// The CPU time of all threads.
 pub(crate) fn cpu(o: &Overhead) -> String {
     format!(
-        "{:.2} % of one CPU after the first 2 s; in all the monitor {}, other threads {}, in {}",
+        "{:.2} % of one CPU after the first 3 s; in all the monitor {}, other threads {}, in {}",
         o.pace.cpu_percent.unwrap_or(0.0),
         units::nanoseconds(o.cpu_ns),
         units::nanoseconds(o.other_cpu_ns),

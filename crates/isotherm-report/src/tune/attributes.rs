@@ -31,7 +31,7 @@ pub struct FoundAttributes {
     pub regions_mean: f64,
     /// The maximum number of regions of all targets.
     pub regions_max: u64,
-    /// CPU time of isotherm, in per cent of one CPU, over all of the time but the first 2 s. `None` if the recording
+    /// CPU time of isotherm, in per cent of one CPU, over all of the time but the first 3 s. `None` if the recording
     /// has no costs.
     pub cpu_percent: Option<f64>,
     /// The budget, in per cent of one CPU. `None` if there was none.
