@@ -81,7 +81,7 @@ impl Column {
         Self { nulls: None, values }
     }
 
-    /// The column of a struct with this name, which is taken out of it. `None` if there is none.
+    /// Takes the column with this name out of a struct. `None` if the struct has no such column.
     pub(crate) fn take(&mut self, name: &str) -> Option<Self> {
         let Values::Struct { fields, columns } = &mut self.values else { return None };
         let place = fields.iter().position(|field| field.name() == name)?;

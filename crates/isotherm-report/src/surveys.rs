@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
-use isotherm_record::{Row, SurveyRecord};
+use isotherm_record::Row;
+
+use crate::source::{Seen, Visit};
 
 /// How far the surveys go back, as they are taken in in their order.
 ///
@@ -30,9 +32,13 @@ impl Reach {
 pub(crate) struct LastSurveys(HashMap<TargetId, TargetSurvey>);
 
 impl LastSurveys {
-    /// Takes in a survey.
-    pub(crate) fn survey(&mut self, record: &SurveyRecord) {
-        self.0 = record.survey.targets.iter().map(|found| (found.id, found.clone())).collect();
+    /// Takes in an event. Returns the row of a selected target, if it is one.
+    pub(crate) fn chosen<'e>(&mut self, event: &Seen<'e>) -> Option<&'e Visit<'e>> {
+        if let Seen::Survey(record) = event {
+            self.0 = record.survey.targets.iter().map(|found| (found.id, found.clone())).collect();
+        }
+        let Seen::Row(visit) = event else { return None };
+        visit.chosen.then_some(*visit)
     }
 
     /// What the last survey before a row found in its target. A survey at the time of the row came after it. `None` if

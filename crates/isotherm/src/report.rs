@@ -23,9 +23,8 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         let what = "the kind html is an HTML page; leave out --format, or choose another kind";
         return Err(WrongCall::new("report", what).into());
     }
-    if kind == Kind::Tune && !matches!(format, Format::Text | Format::Json) {
-        let what = format!("there is no {} of the report tune; use --format text or json", format.name());
-        return Err(WrongCall::new("report", what).into());
+    if !kind.formats().contains(&format) {
+        return Err(WrongCall::new("report", ReportError::Unsupported { kind, format }.to_string()).into());
     }
     let page = format == Format::Html;
     let to_terminal = options.output.is_none() && stdout().is_terminal();

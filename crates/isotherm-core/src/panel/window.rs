@@ -24,8 +24,8 @@ pub(super) struct Window {
     pub(super) part: Option<Part>,
 }
 
-/// Which of these windows, the shortest first, hold the same as the one before: those that go back to before the first
-/// reading.
+/// Which of these windows, the shortest first, begin with the same reading as the previous one, so that both hold the
+/// same. All that go back to before the first reading do.
 pub(super) fn repeats(windows: &[Window; COUNT]) -> [bool; COUNT] {
     std::array::from_fn(|nth| nth > 0 && windows[nth].begin == windows[nth - 1].begin)
 }

@@ -125,13 +125,7 @@ impl Accumulator for SampledSnapshots<'_> {
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
-        if let Seen::Survey(record) = event {
-            self.surveys.survey(record);
-        }
-        let Seen::Row(visit) = event else { return Ok(()) };
-        if !visit.chosen {
-            return Ok(());
-        }
+        let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
         let row = visit.row;
         let Some(held) = self.targets.get_mut(&row.target.id) else { return Ok(()) };
         let nth = |i: u64| i * held.wanted / held.target.rows.max(1);

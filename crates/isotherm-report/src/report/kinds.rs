@@ -49,6 +49,15 @@ fn walk_with(
     walk(ask.source, ask.selection, &mut all)
 }
 
+/// The evidence and the marks for a report that walks by itself.
+fn sufficient(ask: &Ask<'_>) -> Result<(Evidence, Marks), ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
+    evidence.suffices(walked)?;
+    Ok((evidence, marks))
+}
+
 pub(super) fn heatmap(ask: &Ask<'_>) -> Result<Made, ReportError> {
     let Ask { format, source, selection, options } = *ask;
     let mut evidence = Evidence::new(source, selection, options.measure.is_none())?;
@@ -144,10 +153,7 @@ struct Regions {
 }
 
 pub(super) fn regions(ask: &Ask<'_>) -> Result<Made, ReportError> {
-    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
-    let mut marks = Marks::new(ask.selection);
-    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
-    evidence.suffices(walked)?;
+    let (evidence, marks) = sufficient(ask)?;
     Ok(Made::new(Regions { missed: evidence.missed() }, evidence.warnings(), &evidence, marks))
 }
 
@@ -196,15 +202,8 @@ impl Accumulator for JsonLines<'_> {
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
-        if let Seen::Survey(record) = event {
-            self.surveys.survey(record);
-        }
-        if let Seen::Row(visit) = event
-            && visit.chosen
-        {
-            line(self.out, &TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)))?;
-        }
-        Ok(())
+        let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
+        line(self.out, &TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)))
     }
 }
 
@@ -280,19 +279,13 @@ impl<T: Banded> Body for Bands<T> {
 }
 
 pub(super) fn idle_time(ask: &Ask<'_>) -> Result<Made, ReportError> {
-    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
-    let mut marks = Marks::new(ask.selection);
-    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
-    evidence.suffices(walked)?;
+    let (evidence, marks) = sufficient(ask)?;
     let idle_time = IdleTime::new(ask.source, ask.selection, ask.options.by)?;
     Ok(Made::new(Bands(idle_time), evidence.warnings(), &evidence, marks))
 }
 
 pub(super) fn temperature(ask: &Ask<'_>) -> Result<Made, ReportError> {
-    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
-    let mut marks = Marks::new(ask.selection);
-    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
-    evidence.suffices(walked)?;
+    let (evidence, marks) = sufficient(ask)?;
     let temperatures = Temperatures::new(ask.source, ask.selection, ask.options.by)?;
     Ok(Made::new(Bands(temperatures), evidence.warnings(), &evidence, marks))
 }

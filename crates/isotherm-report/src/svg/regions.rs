@@ -116,13 +116,7 @@ impl Accumulator for RegionLines {
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
-        if let Seen::Survey(record) = event {
-            self.surveys.survey(record);
-        }
-        let Seen::Row(visit) = event else { return Ok(()) };
-        if !visit.chosen {
-            return Ok(());
-        }
+        let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
         let last = self.surveys.before(visit.row);
         let target = TargetRegions::of(visit, &self.options, last);
         self.sampled |= visit.row.target.regions.iter().any(|region| region.nr_samples > 0);

@@ -78,13 +78,7 @@ impl Accumulator for RegionsText<'_> {
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
-        if let Seen::Survey(record) = event {
-            self.surveys.survey(record);
-        }
-        let Seen::Row(visit) = event else { return Ok(()) };
-        if !visit.chosen {
-            return Ok(());
-        }
+        let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
         let snapshot = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row));
         let title = format!(
             "{}, {} ({} region{}{})",
