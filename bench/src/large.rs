@@ -80,12 +80,14 @@ pub struct Shape {
     pub is_huge: bool,
     /// Among how many processes the memory is divided.
     pub processes: u32,
+    /// Tells runs apart: it is a part of the identity of the processes.
+    pub seed: u32,
 }
 
 /// Nothing in one process, dense, in pages of 4 KiB, and aged.
 impl Default for Shape {
     fn default() -> Self {
-        Self { size: 0, hot: 0, parts: 1, is_filled: false, sparse: 1, is_huge: false, processes: 1 }
+        Self { size: 0, hot: 0, parts: 1, is_filled: false, sparse: 1, is_huge: false, processes: 1, seed: 0 }
     }
 }
 
@@ -172,8 +174,8 @@ impl LargeMemory {
 }
 
 /// The identity of a simulated process.
-const fn id(process: u32) -> TargetId {
-    TargetId::process(process + 1, Duration::ZERO)
+const fn id(process: u32, seed: u32) -> TargetId {
+    TargetId::process(process + 1, Duration::from_secs(seed as u64))
 }
 
 fn process_of(target: TargetId) -> u32 {
@@ -191,7 +193,7 @@ const fn place(addr: u64) -> (u64, usize) {
 impl AddressSpace for LargeMemory {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let space = |process| TargetSpace {
-            id: id(process),
+            id: id(process, self.shape.seed),
             layout: Layout::Process,
             mappings: [Mapping::anonymous(self.range)].into(),
         };

@@ -46,6 +46,9 @@ struct Options {
     /// Divide the memory among so many processes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     processes: u32,
+    /// Simulate each memory so many times, each time with other random numbers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// Share of one CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     cpu_budget: f64,
@@ -73,6 +76,9 @@ struct Line {
     /// the figure after two seconds relative to the truth, with its bounds.
     tenth_s: Option<f64>,
     after_two: Option<[f64; 3]>,
+    /// In how many runs the bounds of that figure hold the truth.
+    held: u32,
+    runs: u32,
     /// When a survey first knew 99 % of the memory.
     exact_s: Option<f64>,
     /// CPU time of the first three seconds, in milliseconds.
@@ -85,11 +91,40 @@ struct Line {
     surveys: usize,
     survey_interval_s: Option<f64>,
     sampling_interval_s: Option<f64>,
-    /// After two seconds: on the mean, the most over ten seconds, and the longest step in milliseconds.
+    /// After three seconds: on the mean, the most over ten seconds, and the longest step in milliseconds.
     cpu_percent: f64,
     most_percent: f64,
     longest_step_ms: f64,
     rss_bytes: u64,
+}
+
+impl Line {
+    /// The last run, with the mean of the figures after two seconds, and the worst of the costs and of the times.
+    fn of(runs: Vec<Self>) -> Option<Self> {
+        let most = |of: fn(&Self) -> f64| runs.iter().map(of).fold(0.0, f64::max);
+        let latest =
+            |of: fn(&Self) -> Option<f64>| runs.iter().map(of).try_fold(0.0_f64, |most, at| Some(most.max(at?)));
+        let figures: Vec<[f64; 3]> = runs.iter().filter_map(|run| run.after_two).collect();
+        let mean = |nth: usize| figures.iter().map(|of| of[nth]).sum::<f64>() / figures.len() as f64;
+        let (tenth_s, exact_s) = (latest(|run| run.tenth_s), latest(|run| run.exact_s));
+        let after_two = (!figures.is_empty()).then(|| [0, 1, 2].map(mean));
+        let (held, count) = (runs.iter().map(|run| run.held).sum(), runs.len() as u32);
+        let (start_ms, most_percent) = (most(|run| run.start_ms), most(|run| run.most_percent));
+        let (longest_step_ms, rss_bytes) = (most(|run| run.longest_step_ms), runs.first()?.rss_bytes);
+        let last = runs.into_iter().last()?;
+        Some(Self {
+            tenth_s,
+            exact_s,
+            after_two,
+            held,
+            runs: count,
+            start_ms,
+            most_percent,
+            longest_step_ms,
+            rss_bytes,
+            ..last
+        })
+    }
 }
 
 fn main() -> Result<()> {
@@ -98,7 +133,8 @@ fn main() -> Result<()> {
     for &size in &options.sizes {
         for &hot in &options.hot {
             eprintln!("{size} GiB, {hot} KiB hot");
-            lines.push(simulate(&options, size << 30, hot << 10)?);
+            let runs = (0..options.runs).map(|seed| simulate(&options, seed, size << 30, hot << 10));
+            lines.push(Line::of(runs.collect::<Result<Vec<_>>>()?).context("no run")?);
         }
     }
     println!("{}", results(&lines));
@@ -141,11 +177,11 @@ impl Sink for Last {
 }
 
 /// Runs until the hot memory was found and two more surveys have ended, or the time is over.
-fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
+fn simulate(options: &Options, seed: u32, size: u64, hot: u64) -> Result<Line> {
     let (hot, parts) = if hot == 0 { (size / 100, 16) } else { (hot, 1) };
     let cpu = SimulatedCpu::default();
     let &Options { filled: is_filled, sparse, huge: is_huge, processes, .. } = options;
-    let shape = Shape { size, hot, parts, is_filled, sparse, is_huge, processes };
+    let shape = Shape { size, hot, parts, is_filled, sparse, is_huge, processes, seed };
     let memory = LargeMemory::new(shape, cpu.clone()).context("no hot memory")?;
     let (ranges, truth) = (memory.hot().to_vec(), memory.hot_bytes());
     let seen = memory.clone();
@@ -162,7 +198,8 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         survey: has_survey.then_some(SurveyInterval::Auto),
         goal: has_survey.then(IntervalsGoal::default),
     });
-    let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(1), memory.clone(), memory, Last::default());
+    let rng = Pcg64Mcg::seed_from_u64(u64::from(seed) + 1);
+    let mut monitor = Monitor::new(attributes, rng, memory.clone(), memory, Last::default());
     if has_survey {
         monitor.set_survey(pacer.survey_settings(attributes));
         monitor.set_cpu_clock(cpu.clock());
@@ -180,7 +217,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         if let Some(second) = spent.get_mut(now.as_secs() as usize) {
             *second += took.as_secs_f64();
         }
-        if now > Duration::from_secs(2) {
+        if now > Duration::from_secs(3) {
             longest_step = longest_step.max(took.as_secs_f64());
         }
         let since = usize::from(now >= Duration::from_secs(3));
@@ -222,7 +259,7 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
     let two = Duration::from_secs(2);
     let after_two = sink.figures.iter().rfind(|(time, _)| *time <= two).map(|&(_, of)| parts(of));
     let lost_in = |pages: u64, time: f64| pages as f64 * budget.set_again.as_secs_f64() / time.max(1.0) * 100.0;
-    let spent = &spent[2.min(seconds)..seconds.max(2)];
+    let spent = &spent[3.min(seconds)..seconds.max(3)];
     let pace = pacer.pace(attributes);
     Ok(Line {
         bytes: size,
@@ -234,6 +271,8 @@ fn simulate(options: &Options, size: u64, hot: u64) -> Result<Line> {
         found_surveys: found.map(|(_, surveys)| surveys).filter(|_| has_survey),
         tenth_s: sink.figures.get(wrong).map(|(time, _)| time.as_secs_f64()),
         after_two,
+        held: after_two.map_or(0, |[low, _, high]| u32::from(low <= 1.0 && high >= 1.0)),
+        runs: 1,
         exact_s: sink.exact.map(|time| time.as_secs_f64()),
         start_ms,
         clears: isotherm_core::AccessProbe::clears(&seen),
@@ -274,6 +313,7 @@ fn results(lines: &[Line]) -> String {
         "surveys",
         "±10 % after, s",
         "after 2 s (bounds)",
+        "held",
         "99 % known after, s",
         "first 3 s, ms",
         "clears",
@@ -297,6 +337,7 @@ fn results(lines: &[Line]) -> String {
             line.found_surveys.map_or("-".into(), |surveys| surveys.to_string()),
             line.tenth_s.map_or("-".into(), |at| format!("{at:.2}")),
             line.after_two.map_or("-".into(), |[low, value, high]| format!("{value:.2} ({low:.2} to {high:.2})")),
+            format!("{} of {}", line.held, line.runs),
             line.exact_s.map_or("-".into(), |at| format!("{at:.1}")),
             format!("{:.0}", line.start_ms),
             line.clears.to_string(),

@@ -19,7 +19,7 @@
 use std::time::Duration;
 
 use crate::SurveyWork;
-use crate::survey::{CLEAR_PAGE, SurveySettings};
+use crate::survey::{BLOCK_PAGES, CLEAR_PAGE, SurveySettings};
 
 /// What isotherm may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,7 +102,7 @@ const LONGER: f64 = 1.25;
 /// A part of a survey takes this part of the credit, and drawing pages of the panel takes at most so much of what is
 /// left of it at once.
 const START_PART: f64 = 1.0 / 15.0;
-const START_DRAW: f64 = 0.3;
+const START_DRAW: f64 = 0.8;
 
 /// A survey takes at most this part of what is left of the credit.
 const START_SURVEY: f64 = 0.5;
@@ -528,6 +528,7 @@ impl Controller {
                 true => START_DRAW * self.credit_left(),
                 false => DRAW * self.budget.cpu,
             }),
+            page: Duration::from_secs_f64(self.survey.block.unwrap_or(0.0) / BLOCK_PAGES as f64) + self.budget.clear,
         }
     }
 

@@ -3,7 +3,7 @@
 //! The place of number *n* in the order is the fractional part of *n* times the golden ratio, from a start that differs
 //! between targets. It depends on nothing else, so that a run has the same result whatever built isotherm.
 
-use crate::{CgroupId, TargetId};
+use crate::{CgroupId, FileId, TargetId};
 
 /// The fractional part of the golden ratio, in units of 2⁻⁶⁴.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -15,6 +15,11 @@ pub(crate) fn first_place(target: TargetId) -> u64 {
         TargetId::Process(process) => mix(process.pid.into(), process.start.as_nanos() as u64 | 1),
         TargetId::Cgroup(CgroupId(id)) => mix(id, 2),
     }
+}
+
+/// The place of number 0 of a file, the same whoever maps it.
+pub(crate) fn file_place(FileId { device: (major, minor), inode }: FileId) -> u64 {
+    mix(inode, ((u64::from(major) << 32 | u64::from(minor)) << 3) | 4)
 }
 
 /// Spreads numbers evenly (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014: SplitMix64).

@@ -33,6 +33,8 @@ struct Crowd {
     clear: Rc<RefCell<HashSet<(usize, u64)>>>,
     now: Rc<Cell<Duration>>,
     reads: Rc<Cell<usize>>,
+    /// When the processes were started, in seconds.
+    began: u64,
     mappings: Arc<[Mapping]>,
 }
 
@@ -47,6 +49,7 @@ impl Crowd {
             clear: Rc::default(),
             now: Rc::default(),
             reads: Rc::default(),
+            began: 0,
             mappings: ranges.map(Mapping::anonymous).collect(),
         }
     }
@@ -84,7 +87,7 @@ impl Crowd {
 impl AddressSpace for Crowd {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
         let space = |pid: usize| TargetSpace {
-            id: TargetId::process(pid as u32 + 1, Duration::ZERO),
+            id: TargetId::process(pid as u32 + 1, Duration::from_secs(self.began)),
             layout: Layout::Process,
             mappings: Arc::clone(&self.mappings),
         };
@@ -272,4 +275,22 @@ fn processes_that_have_not_run_are_idle_and_are_not_read() {
     assert!(of.low as f64 <= truth && truth <= of.high as f64, "{of:?} {truth}");
     assert!((2..=65).contains(&last.targets.len()), "{} targets are listed", last.targets.len());
     assert!(crowd.reads.get() <= panels.len() * 2 * (pages as usize + 20) + 8192, "{} pages read", crowd.reads.get());
+}
+
+#[test]
+fn processes_of_one_layout_that_share_nothing_are_drawn_apart() {
+    // Each of 150 processes uses the same hundredth of its addresses, of memory of its own.
+    let (processes, pages, used) = (150, 2000, 20);
+    let of_each: HashSet<u64> = (700..700 + used).map(|page| PRIVATE + page * PAGE_SIZE).collect();
+    let truth = (processes * used * PAGE_SIZE) as f64;
+    let held = (0..8).filter(|&seed| {
+        let crowd = Crowd::new(0, pages, vec![Some(of_each.clone()); processes as usize]);
+        let crowd = Crowd { began: seed, ..crowd };
+        let last = watch(&crowd, seed, Duration::from_millis(1300)).pop().unwrap().total[0];
+        let [low, value, high] = [last.low, last.value, last.high].map(|bytes| bytes as f64 / truth);
+        assert!((0.5..2.0).contains(&value) && high - low < 1.0, "{low:.2} {value:.2} {high:.2}");
+        low <= 1.0 && high >= 1.0
+    });
+    let held = held.count();
+    assert!(held >= 7, "{held} of 8");
 }

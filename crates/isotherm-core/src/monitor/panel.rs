@@ -1,5 +1,6 @@
 //! Readings of the panel, and looks at its pages before others clear them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
@@ -39,6 +40,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.panel.begin(now);
         self.find_rests()?;
         self.read_resident();
+        self.find_kin()?;
         self.draw_panel();
         let (reads, clears) = self.look_at_panel(false)?;
         self.panel.find_missing();
@@ -48,7 +50,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let snapshot = self.panel.snapshot(reads as u64, clears as u64);
             self.sink.panel_read(&snapshot).map_err(MonitorError::Sink)?;
         }
-        if self.panel.resize(settings.panel, settings.draw) {
+        if self.panel.resize(&settings) {
             let began = self.cpu_time();
             self.draw_panel();
             let (reads, _) = self.look_at_panel(true)?;
@@ -79,7 +81,21 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 self.panel.is_resident(id, bytes / PAGE_SIZE);
             }
         }
+        self.panel.find_added();
         self.panel_buffers.turn = (self.panel_buffers.turn + count) % targets.len().max(1);
+    }
+
+    /// Finds out which new targets share pages with others.
+    fn find_kin(&mut self) -> Result<(), MonitorError> {
+        let PanelBuffers { samples, looks, .. } = &mut self.panel_buffers;
+        let targets = self.regions.targets().iter();
+        self.panel.kin_probes(targets.map(|target| (&target.space, target.pages().map(Arc::as_ref))), samples);
+        if let Some(pages) = self.probe.pages().filter(|_| !samples.is_empty()) {
+            looks.clear();
+            pages.look(samples, looks).map_err(MonitorError::Probe)?;
+            self.panel.relate(samples, looks);
+        }
+        Ok(())
     }
 
     fn draw_panel(&mut self) {

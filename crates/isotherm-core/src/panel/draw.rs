@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kin::Kin;
 use super::member::{Member, Tick};
-use super::places::Places;
+use super::places::{Part, Places};
 use super::{FIRST, MOST, Panel};
-use crate::order::first_place;
 use crate::survey::{BLOCK_SIZE, PageHistory};
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};
 
@@ -25,12 +25,16 @@ pub(super) struct Drawn {
     tick: Tick,
     /// How many resident pages there may be that it was not drawn from.
     pub(super) missing: f64,
+    /// How many pages were resident when all absent members were read last.
+    resident: f64,
+    /// Whether there are more now, so that absent members are read again.
+    is_added: bool,
 }
 
 /// If more than this part of the memory is not among what surveys have seen, absent pages are drawn, too: memory is
 /// being added. All that is drawn from is at most so many times what is in memory.
 const GROWN: f64 = 0.02;
-const MOST_ABSENT: f64 = 16.0;
+pub(super) const MOST_ABSENT: f64 = 16.0;
 
 /// Fewer pages do not count as missing: the counters of the kernel are not exact.
 const INEXACT: f64 = 64.0;
@@ -129,12 +133,13 @@ impl Drawn {
         before: Option<Self>,
         begun: Option<Tick>,
         tick: Tick,
-        places: &mut PlacesByRate,
+        (places, kin): (&mut PlacesByRate, &Kin),
     ) -> Self {
         let is_same = before.as_ref().is_some_and(|before| before.from.is_same(&from));
+        let (resident, is_added) = before.as_ref().map_or((0.0, true), |before| (before.resident, before.is_added));
         // A page that would have been drawn before, if it had been there, has appeared since.
-        let all = begun.map(|since| (places.at(1.0).part, since));
-        let appeared = before.as_ref().map(|before| (places.at(before.from.rate).part, before.tick + 1)).or(all);
+        let all = begun.map(|since| (Part::new(1.0), since));
+        let appeared = before.as_ref().map(|before| (Part::new(before.from.rate), before.tick + 1)).or(all);
         let places = places.at(from.rate);
         let tick = before.as_ref().filter(|_| is_same).map_or(tick, |before| before.tick);
         let mut known = before.map(|before| before.members).unwrap_or_default().into_iter().peekable();
@@ -145,12 +150,13 @@ impl Drawn {
                 continue;
             }
             let first = members.len();
+            let places = places.from(kin.first_place(id, mapping));
             let mut add = |page: u64| {
-                let addr = page * PAGE_SIZE;
+                let (addr, place) = (page * PAGE_SIZE, places.place(page));
                 while known.next_if(|known| known.addr < addr).is_some() {}
                 let known = known.next_if(|known| known.addr == addr);
-                let since = appeared.filter(|(before, _)| before.contains(page)).map(|(_, since)| since);
-                members.push(known.unwrap_or_else(|| Member::drawn(addr, since)));
+                let since = appeared.filter(|(before, _)| before.contains(place)).map(|(_, since)| since);
+                members.push(known.unwrap_or_else(|| Member::drawn(addr, place, since)));
             };
             let numbers = |range: AddrRange| range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
             match from.known(mapping) {
@@ -172,7 +178,18 @@ impl Drawn {
             }
             mappings.push(DrawnMapping { range: mapping.range, pages, members: first..members.len() });
         }
-        Self { id, members, mappings, from, tick, missing: 0.0 }
+        Self { id, members, mappings, from, tick, missing: 0.0, resident, is_added }
+    }
+
+    /// The members that the reading `tick` reads.
+    pub(super) fn due(&self, tick: Tick) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(move |member| member.is_due(tick, self.is_added))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn due_mut(&mut self, tick: Tick) -> impl Iterator<Item = &mut Member> {
+        let Self { members, is_added, .. } = self;
+        members.iter_mut().filter(move |member| member.is_due(tick, *is_added))
     }
 
     /// How many pages it was drawn from.
@@ -191,23 +208,24 @@ impl Drawn {
             present += pages * (1.0 - absent);
             variance += pages * pages * absent * (1.0 - absent) / count;
         }
+        if self.is_added {
+            self.resident = resident.unwrap_or_default();
+        }
         let missing = resident.map_or(0.0, |resident| resident - present - 2.0 * variance.sqrt());
         self.missing = if missing > INEXACT { missing } else { 0.0 };
     }
 }
 
-/// The places of pages at the rates of a panel now and before. To find them takes long at a small rate.
-struct PlacesByRate {
-    start: u64,
-    known: Vec<(f64, Places)>,
-}
+/// The places of pages at the rates of a panel. To find them takes long at a small rate.
+#[derive(Default)]
+struct PlacesByRate(Vec<(f64, Places)>);
 
 impl PlacesByRate {
     fn at(&mut self, rate: f64) -> Places {
-        let known = self.known.iter().find(|(of, _)| *of == rate).map(|(_, places)| *places);
+        let known = self.0.iter().find(|(of, _)| *of == rate).map(|(_, places)| *places);
         known.unwrap_or_else(|| {
-            let places = Places::new(self.start, rate);
-            self.known.push((rate, places));
+            let places = Places::new(rate);
+            self.0.push((rate, places));
             places
         })
     }
@@ -222,8 +240,6 @@ impl Panel {
         &mut self,
         targets: impl Iterator<Item = (&'a TargetSpace, Option<&'a Arc<PageHistory>>, Option<Duration>)> + Clone,
     ) {
-        let start = targets.clone().next().map_or(0, |(space, ..)| first_place(space.id));
-        let start = *self.start.get_or_insert(start);
         let before = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).ok();
         let mut wanted: Vec<(TargetId, From, u64, Option<Tick>)> = Vec::with_capacity(self.targets.len());
         for (space, history, began) in targets {
@@ -250,22 +266,22 @@ impl Panel {
         let is_whole = wanted.iter().any(|(_, from, ..)| from.whole > 0);
         // Memory that is being added is not drawn from in more detail than before.
         let members: usize = self.targets.iter().map(|drawn| drawn.members.len()).sum();
-        let most = if is_whole { FIRST.max(members as f64) } else { MOST };
+        let most = if is_whole { FIRST.max(members as f64) / self.spread } else { MOST };
         if self.rate == 0.0 && all > 0.0 {
             self.rate = (FIRST / all).min(1.0);
-        } else if self.rate * all > most {
-            self.rate = most.min(self.most()) / all;
+        } else if self.rate * all > most * self.spread {
+            self.rate = most.min(self.most()) * self.spread / all;
         }
         self.note_rate();
         let mut before: Vec<Option<Drawn>> = std::mem::take(&mut self.targets).into_iter().map(Some).collect();
         let ids: Vec<TargetId> = before.iter().flatten().map(|drawn| drawn.id).collect();
-        let mut places = PlacesByRate { start, known: Vec::new() };
+        let mut places = PlacesByRate::default();
         for (id, from, _, begun) in wanted {
             let from = From { rate: self.rate, ..from };
             let known = ids.binary_search(&id).ok().and_then(|index| before[index].take());
             self.targets.push(match known {
                 Some(known) if known.from.is_same(&from) && known.from.rate == from.rate => known,
-                known => Drawn::draw(id, from, known, begun, self.tick, &mut places),
+                known => Drawn::draw(id, from, known, begun, self.tick, (&mut places, &self.kin)),
             });
         }
         self.targets.sort_by_key(|drawn| drawn.id);
@@ -274,6 +290,14 @@ impl Panel {
     /// Takes in how many pages of a target are in memory now.
     pub(crate) fn is_resident(&mut self, target: TargetId, pages: u64) {
         self.resident.insert(target, pages as f64);
+    }
+
+    /// Finds out of which targets absent members are read again, because memory was added.
+    pub(crate) fn find_added(&mut self) {
+        for drawn in &mut self.targets {
+            let resident = self.resident.get(&drawn.id);
+            drawn.is_added = resident.is_none_or(|resident| *resident > drawn.resident * (1.0 + GROWN) + INEXACT);
+        }
     }
 
     /// Finds what is in memory that it was not drawn from.

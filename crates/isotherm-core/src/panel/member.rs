@@ -11,6 +11,8 @@ pub(super) type Tick = u32;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) addr: u64,
+    /// Its place, which decides whether it belongs to a panel of some size. All views of a page have the same one.
+    pub(super) place: u64,
     /// Whether it was not read yet.
     is_drawn: bool,
     /// The reading from which on it belongs to the panel. 0 if it has appeared since the panel was begun: it was not
@@ -39,14 +41,15 @@ const NEVER: Tick = Tick::MAX;
 /// A page is tried again at each reading until it was refused so many times, and then in one of [`RARELY`] readings. It
 /// may have been on its way between two lists of the kernel, as a page is that was just faulted in.
 const OFTEN: u8 = 3;
-const RARELY: u64 = 8;
+pub(super) const RARELY: u64 = 8;
 
 impl Member {
     /// A page that has just been drawn. If it is present and has appeared since the panel was begun, it has done so
     /// after the reading before `appeared`.
-    pub(super) fn drawn(addr: u64, appeared: Option<Tick>) -> Self {
+    pub(super) fn drawn(addr: u64, place: u64, appeared: Option<Tick>) -> Self {
         Self {
             addr,
+            place,
             is_drawn: true,
             from: if appeared.is_some() { 0 } else { NEVER },
             since: NEVER,
@@ -70,6 +73,16 @@ impl Member {
         self.from == 0
     }
 
+    /// Whether the reading `tick` reads it. Of pages that are absent, it is a part, unless memory is being added.
+    pub(super) fn is_due(&self, tick: Tick, is_added: bool) -> bool {
+        !self.is_absent || is_added || self.is_turn(tick)
+    }
+
+    /// Whether the reading `tick` is one of [`RARELY`], which ones depends on the page.
+    fn is_turn(&self, tick: Tick) -> bool {
+        (self.addr / crate::PAGE_SIZE + u64::from(tick)).is_multiple_of(RARELY)
+    }
+
     /// Takes in what the reading `tick` has found. Returns whether its accessed bit is to be cleared.
     pub(super) fn read(&mut self, look: PageLook, tick: Tick) -> bool {
         let accessed = std::mem::take(&mut self.seen) || look.accessed;
@@ -91,9 +104,7 @@ impl Member {
         if accessed && self.since != NEVER && !self.set {
             self.last = tick;
         }
-        let page = self.addr / crate::PAGE_SIZE;
-        let is_tried = self.refused < OFTEN || (page + u64::from(tick)).is_multiple_of(RARELY);
-        look.present && look.accessed && is_tried
+        look.present && look.accessed && (self.refused < OFTEN || self.is_turn(tick))
     }
 
     /// Takes in that its accessed bit was cleared at the reading `tick`, or could not be cleared.
@@ -147,7 +158,7 @@ mod tests {
     #[test]
     fn what_a_survey_clears_without_a_look_was_accessed() {
         for (is_unseen, used) in [(true, true), (false, false)] {
-            let mut member = Member::drawn(0x1000, None);
+            let mut member = Member::drawn(0x1000, 0, None);
             assert!(!member.read(IDLE, 1));
             member.cleared_by_survey(is_unseen, 1);
             member.read(IDLE, 2);
@@ -158,7 +169,7 @@ mod tests {
     #[test]
     fn the_time_before_a_page_was_drawn_is_unknown_unless_it_has_appeared_since() {
         let [old, new] = [None, Some(4)].map(|appeared| {
-            let mut member = Member::drawn(0x1000, appeared);
+            let mut member = Member::drawn(0x1000, 0, appeared);
             assert!(member.read(ACCESSED, 4));
             member.clear(true, 4);
             member.read(IDLE, 5);
@@ -171,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_absent_was_not_accessed() {
-        let mut member = Member::drawn(0x1000, Some(4));
+        let mut member = Member::drawn(0x1000, 0, Some(4));
         assert!(!member.read(PageLook::default(), 4));
         assert_eq!(member.within(0, 4), Seen::Idle);
         assert!(member.read(ACCESSED, 5));
@@ -180,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_refused_is_unknown_until_it_is_cleared() {
-        let mut member = Member::drawn(0x1000, None);
+        let mut member = Member::drawn(0x1000, 0, None);
         assert!(member.read(ACCESSED, 1));
         member.clear(false, 1);
         assert!(member.read(ACCESSED, 2), "it is tried again at once");

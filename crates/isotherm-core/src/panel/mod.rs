@@ -17,13 +17,14 @@
 //! - Each page belongs to the panel with the same probability, new ones too ([`places`]).
 //! - A huge page has one accessed bit. Its pages count as one that was drawn.
 //! - A page frame that several targets map counts once in the total, and is accessed if one of them has accessed it
-//!   ([`views`]).
+//!   ([`views`]). All of its views belong to the panel, or none does ([`kin`]).
 //! - What belongs to a target that has not run is idle. It is not read ([`rests`]).
 //! - Pages that cannot be cleared one by one, such as shared ones, are known from when a survey has cleared them until
 //!   they are accessed. Afterwards they are unknown, and widen the bounds.
 
 mod draw;
 mod estimate;
+mod kin;
 mod member;
 mod places;
 mod rests;
@@ -37,11 +38,12 @@ use std::time::Duration;
 pub use estimate::Estimate;
 pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
 
-use crate::survey::{BLOCK_SIZE, ClearPages, LONGEST_WINDOW, WINDOWS};
-use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId};
-use draw::Drawn;
+use crate::survey::{BLOCK_SIZE, ClearPages, LONGEST_WINDOW, PageHistory, SurveySettings, WINDOWS};
+use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId, TargetSpace};
+use draw::{Drawn, MOST_ABSENT};
 use estimate::{COUNT, Known, Seen};
-use member::{Member, Tick};
+use kin::Kin;
+use member::{Member, RARELY, Tick};
 use places::Part;
 use rests::Rests;
 use views::Views;
@@ -82,7 +84,7 @@ const EACH: f64 = 4.0;
 const ENOUGH: usize = 100;
 
 /// The panel, and what is known of its pages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Panel {
     /// The share of all pages that belongs to it. 0 before the first reading.
     rate: f64,
@@ -90,8 +92,8 @@ pub(crate) struct Panel {
     rates: VecDeque<(Tick, f64)>,
     /// How many readings in a row have found it too large.
     too_large: u32,
-    /// The place of page 0. `None` before the first reading.
-    start: Option<u64>,
+    /// Which targets have pages in common.
+    kin: Kin,
     /// Sorted by ID.
     targets: Vec<Drawn>,
     /// The times of the readings, the last one first, as far as windows reach.
@@ -110,8 +112,32 @@ pub(crate) struct Panel {
     price: (Option<f64>, Option<f64>),
     /// How many pages can be read within the budget. 0 before it is known.
     affordable: f64,
+    /// How many pages are drawn for each one in memory.
+    spread: f64,
     /// When it is read next.
     due: Duration,
+}
+
+impl Default for Panel {
+    fn default() -> Self {
+        Self {
+            rate: 0.0,
+            rates: VecDeque::new(),
+            too_large: 0,
+            kin: Kin::default(),
+            targets: Vec::new(),
+            ticks: VecDeque::new(),
+            tick: 0,
+            rests: Rests::default(),
+            reads: 0,
+            resident: BTreeMap::new(),
+            excess: 0.0,
+            price: (None, None),
+            affordable: 0.0,
+            spread: 1.0,
+            due: Duration::ZERO,
+        }
+    }
 }
 
 impl Panel {
@@ -151,12 +177,27 @@ impl Panel {
         self.rests.has_run(target, self.tick)
     }
 
+    /// The pages to look at to find out which targets share pages. None if none of those that have run is new.
+    pub(crate) fn kin_probes<'a>(
+        &mut self,
+        targets: impl Iterator<Item = (&'a TargetSpace, Option<&'a PageHistory>)>,
+        probes: &mut Vec<Sample>,
+    ) {
+        let Self { kin, rests, tick, .. } = self;
+        kin.probes(targets, |id| rests.has_run(id, *tick), probes);
+    }
+
+    /// Takes in what a look at these pages has found.
+    pub(crate) fn relate(&mut self, probes: &[Sample], looks: &[PageLook]) {
+        self.kin.relate(probes, looks);
+    }
+
     /// Its pages, or those that were drawn and not read yet, without those of targets that have not run.
     pub(crate) fn samples(&self, only_drawn: bool, samples: &mut Vec<Sample>) {
         samples.clear();
-        for Drawn { id, members, .. } in self.targets.iter().filter(|drawn| self.has_run(drawn.id)) {
-            let members = members.iter().filter(|member| !only_drawn || member.is_drawn());
-            samples.extend(members.map(|member| Sample { target: *id, addr: member.addr }));
+        for drawn in self.targets.iter().filter(|drawn| self.has_run(drawn.id)) {
+            let members = drawn.due(self.tick).filter(|member| !only_drawn || member.is_drawn());
+            samples.extend(members.map(|member| Sample { target: drawn.id, addr: member.addr }));
         }
     }
 
@@ -168,14 +209,14 @@ impl Panel {
         }
         let mut looks = looks.iter();
         let Self { targets, rests, tick, .. } = self;
-        for Drawn { id, members, .. } in targets.iter_mut().filter(|drawn| rests.has_run(drawn.id, *tick)) {
-            let mut bit = None;
-            for member in members.iter_mut().filter(|member| !only_drawn || member.is_drawn()) {
+        for drawn in targets.iter_mut().filter(|drawn| rests.has_run(drawn.id, *tick)) {
+            let (id, mut bit) = (drawn.id, None);
+            for member in drawn.due_mut(*tick).filter(|member| !only_drawn || member.is_drawn()) {
                 let Some(look) = looks.next() else { return };
                 let clears = member.read(*look, *tick);
                 // The pages of a huge page are cleared together.
                 if clears && bit.replace(member.bit()) != Some(member.bit()) {
-                    samples.push(Sample { target: *id, addr: member.addr });
+                    samples.push(Sample { target: id, addr: member.addr });
                 }
             }
         }
@@ -269,9 +310,9 @@ impl Panel {
         self.due = self.due.max(now + Duration::from_secs_f64(reading.min(LONGEST.as_secs_f64())));
     }
 
-    /// Chooses the number of pages by what is known. It may take this share of one CPU to read them, and drawing more
-    /// of them may take `time`. Returns whether the rate has changed, so that it is to be drawn again.
-    pub(crate) fn resize(&mut self, share: f64, time: Duration) -> bool {
+    /// Chooses the number of pages by what is known, and by what reading and drawing them may take. Returns whether the
+    /// rate has changed, so that it is to be drawn again.
+    pub(crate) fn resize(&mut self, settings: &SurveySettings) -> bool {
         // The shortest window. What has not run in it need not be read.
         let (_, [all, ..], [sums, ..]) = self.sums();
         // How many pages are read for each that counts.
@@ -281,16 +322,18 @@ impl Panel {
             return false;
         }
         let before = self.rate;
-        let wanted = if self.tick <= 1 {
-            FIRST
-        } else {
-            let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
-            self.share().map_or(FIRST, wanted)
-        };
-        self.affordable = self.price.0.map_or(MOST, |price| share * LONGEST.as_secs_f64() / price.max(1e-9));
-        let wanted = wanted.min(self.most() / views);
+        let (share, spread) = self.share();
+        let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
+        let wanted = share.filter(|_| self.tick > 1).map_or(FIRST, wanted);
+        self.affordable = self.price.0.map_or(MOST, |price| settings.panel * LONGEST.as_secs_f64() / price.max(1e-9));
+        // Absent pages are drawn, too, and read rarely.
+        self.spread = if self.tick > 1 { spread } else { 1.0 };
+        let reads = 1.0 + (self.spread - 1.0) / RARELY as f64;
+        let wanted = wanted.min(self.most() / reads / views) * self.spread;
         let has = before * pages;
-        let drawable = time.as_secs_f64() / self.price.1.unwrap_or(PRICE).max(1e-9) / views;
+        let (most, survey) = (settings.draw.as_secs_f64(), settings.page.as_secs_f64() * pages);
+        let time = most.min(survey.max(most * LEAST_DRAW));
+        let drawable = time / self.price.1.unwrap_or(PRICE).max(1e-9) / views;
         if has < wanted * FEW && before < 1.0 {
             self.rate = (wanted.min(has + drawable) / pages).min(1.0);
         } else if self.too_large >= PATIENCE {
@@ -301,17 +344,23 @@ impl Panel {
         self.rate != before
     }
 
-    /// The share of the pages that were accessed in the last second, or since the first reading if that was later.
-    fn share(&self) -> Option<f64> {
+    /// The share of the pages in memory that were accessed in the last second, or since the first reading if that was
+    /// later, and how many pages were drawn for each one in memory: at most [`MOST_ABSENT`].
+    fn share(&self) -> (Option<f64>, f64) {
         let begin = self.begin_of(WINDOWS[0]).max(1).min(self.tick.saturating_sub(1));
         let ran = self.targets.iter().filter(|drawn| self.has_run(drawn.id));
-        let (mut used, mut known) = (0_u32, 0_u32);
+        let (mut used, mut known, mut present, mut all) = (0_u32, 0_u32, 0_u32, 0_u32);
         for member in ran.flat_map(|drawn| &drawn.members) {
-            let seen = member.within(begin, self.tick);
-            used += u32::from(seen == Seen::Used);
-            known += u32::from(matches!(seen, Seen::Used | Seen::Idle));
+            all += 1;
+            if !member.is_absent {
+                let seen = member.within(begin, self.tick);
+                used += u32::from(seen == Seen::Used);
+                known += u32::from(matches!(seen, Seen::Used | Seen::Idle));
+                present += 1;
+            }
         }
-        (known > 0).then(|| f64::from(used) / f64::from(known))
+        let share = (known > 0).then(|| f64::from(used) / f64::from(known));
+        (share, (f64::from(all) / f64::from(present.max(1))).clamp(1.0, MOST_ABSENT))
     }
 
     /// Notes the share that is in force from the last reading on.
@@ -398,7 +447,7 @@ impl Panel {
     fn window(&self, length: Duration) -> Window {
         let begin = self.begin_of(length);
         let rate = self.rate_since(begin);
-        let part = self.start.filter(|_| rate < self.rate).map(|start| Part::new(start, rate));
+        let part = (rate < self.rate).then(|| Part::new(rate));
         Window { begin, now: self.tick, rate, part }
     }
 
@@ -443,6 +492,9 @@ impl Panel {
         (targets, all, views.count_once(all, self.excess, &windows))
     }
 }
+
+/// Drawing may take this part of the time for it, whatever a survey takes.
+const LEAST_DRAW: f64 = 0.4;
 
 /// What it costs to draw a page, until it is measured: to read it, and to clear it, in seconds of CPU time.
 const PRICE: f64 = 6e-6;

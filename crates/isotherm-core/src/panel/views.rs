@@ -1,9 +1,8 @@
 //! Counts a page frame that several targets map once. It is accessed if one of them has accessed it.
 //!
-//! An address belongs to the panel in all targets, or in none. A process and its children map what they share at the
-//! same address, so that all of its views are in the panel, or none is. Where the pages at one address are different
-//! ones, as after a fork and writes, they are probably accessed alike: for the bounds, they count as one that was
-//! drawn.
+//! All views of a page have the same place ([`kin`](super::kin)), so that all of them are in the panel, or none is.
+//! Where the pages of one place are different ones, as after a fork and writes, they are probably accessed alike: for
+//! the bounds, they count as one that was drawn.
 
 use super::estimate::{COUNT, Known};
 use super::member::Member;
@@ -39,7 +38,7 @@ impl<'a> Views<'a> {
         excess: f64,
         windows: &[Window; COUNT],
     ) -> [Known; COUNT] {
-        self.0.sort_unstable_by_key(|view| (view.member.addr, view.frame));
+        self.0.sort_unstable_by_key(|view| (view.member.place, view.frame));
         for (nth, repeats) in repeats(windows).into_iter().enumerate() {
             match repeats {
                 true => sums[nth] = sums[nth - 1],
@@ -53,7 +52,7 @@ impl<'a> Views<'a> {
         // The pages of the memory for which a page of the panel stands, and the variance of its number.
         let (each, variance) = (known.pages / known.members.max(1.0), known.squares / known.members.max(1.0));
         let mut again = 0.0;
-        let alike = self.0.chunk_by(|a, b| a.member.addr == b.member.addr);
+        let alike = self.0.chunk_by(|a, b| a.member.place == b.member.place);
         for alike in alike.filter(|alike| alike.len() > 1 && window.has(alike[0].member)) {
             let mut frames = 0.0;
             for views in alike.chunk_by(|a, b| a.frame == b.frame) {
@@ -85,7 +84,7 @@ impl<'a> Views<'a> {
         }
         known.members -= again;
         known.pages -= again * each;
-        // The rest is mapped at different addresses, such as libraries. It may be in use or not.
+        // Of the rest, it is not known which pages are the same ones. It may be in use or not.
         known.again = (excess - (again + 2.0 * again.sqrt()) * each).max(0.0);
     }
 }

@@ -8,7 +8,6 @@ use super::EACH;
 use super::estimate::{COUNT, Known, Seen};
 use super::member::{Member, Tick};
 use super::places::Part;
-use crate::PAGE_SIZE;
 use crate::survey::BLOCK_PAGES;
 
 /// One window.
@@ -33,7 +32,7 @@ pub(super) fn repeats(windows: &[Window; COUNT]) -> [bool; COUNT] {
 impl Window {
     /// Whether a page of the panel has been in it since the window began, or would have been if it had been in memory.
     pub(super) fn has(&self, member: &Member) -> bool {
-        self.part.is_none_or(|part| part.contains(member.addr / PAGE_SIZE))
+        self.part.is_none_or(|part| part.contains(member.place))
     }
 
     /// What is known of a page of the panel.

@@ -35,6 +35,9 @@ pub struct SurveySettings {
     pub panel: f64,
     /// The CPU time that drawing more pages of the panel may take at once.
     pub draw: Duration,
+    /// The CPU time that a survey takes to read and clear a page. Where surveys soon know all of the memory, drawing
+    /// pages of the panel takes no longer than that, or a part of [`draw`](Self::draw).
+    pub page: Duration,
 }
 
 /// What it costs a target to set the accessed bit of a page of 4 KiB again: 0.35 to 0.4 µs, measured in November 2026
@@ -68,6 +71,7 @@ impl Default for SurveySettings {
             clear_page: CLEAR_PAGE,
             panel: 1.0,
             draw: Duration::MAX,
+            page: Duration::MAX,
         }
     }
 }
