@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::{fmt, fs};
 
-use isotherm_core::scheme::{Action, ActionKind, Destinations};
-use isotherm_core::{AddrRange, NodeId, PAGE_SIZE, chain};
+use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, PAGE_SIZE, chain};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -40,10 +40,7 @@ pub struct Capability {
 pub fn capabilities() -> Vec<Capability> {
     let mut inside = Inside::new();
     let mut migration = Migration::new(Path::new("/"));
-    // What works with one node works with another: the doctor names no node.
-    let own = NodeId(0);
-    let all = ActionKind::ALL.into_iter().filter_map(|kind| Action::of(kind, Some(Destinations::one(own))));
-    let ways = all.flat_map(|action| [(action, false), (action, true)]);
+    let ways = Action::ALL.into_iter().flat_map(|action| [(action, false), (action, true)]);
     let mut found: Vec<Capability> = Vec::new();
     for (action, may_be_inside) in ways {
         let Ok(method) = CallMethod::of(action, may_be_inside) else {
@@ -57,7 +54,7 @@ pub fn capabilities() -> Vec<Capability> {
         let why_not = check(action, method, &mut inside, &mut migration).err().map(|error| chain(&error));
         let works = why_not.is_none();
         found.push(Capability {
-            action: action.kind().name(),
+            action: action.name(),
             inside: is_inside,
             by: method.call_name(),
             works,
@@ -164,8 +161,8 @@ mod tests {
     #[test]
     fn every_action_is_listed_and_one_that_does_not_work_has_a_reason_and_a_fix() {
         let found = capabilities();
-        for kind in ActionKind::ALL.into_iter().filter(|kind| *kind != ActionKind::Stat) {
-            assert!(found.iter().any(|capability| capability.action == kind.name()), "{kind}");
+        for action in Action::ALL.into_iter().filter(|action| *action != Action::Stat) {
+            assert!(found.iter().any(|capability| capability.action == action.name()), "{action}");
         }
         let hugepage = found.iter().filter(|capability| capability.action == "hugepage");
         assert_eq!(hugepage.count(), 2, "from outside and from inside");

@@ -123,10 +123,10 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
     }
     let to = target_nodes(&fields, diagnostics);
     let action = match (action, action_node, to) {
-        (Some(kind), Some(node), Some(to)) => {
-            let to = to.filter(|_| kind.needs_destinations());
+        (Some(action), Some(node), Some(to)) => {
+            let to = to.filter(|_| action.destinations().is_some());
             let how = "add \"target_nid\", the number of a memory node, or \"dests\"";
-            with_destinations(kind, to, node.position, how, diagnostics)
+            with_destinations(action, to, node.position, how, diagnostics)
         }
         _ => None,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    ActedRegion, ActionKind, Application, Refusal, RefusalCount, RefusalReason, Report, ReportedAction, Statistics,
+    ActedRegion, Action, Application, Refusal, RefusalCount, RefusalReason, Report, ReportedAction, Statistics,
 };
 use isotherm_core::{MemoryUse, NodeId, SystemMemory, TargetId};
 
@@ -158,7 +158,7 @@ fn report(
 
 /// The action of this name, which a later version may have written.
 fn action(found: columns::Action) -> ReportedAction {
-    let known = ActionKind::named(&found.name).map(|kind| Cow::Borrowed(kind.name()));
+    let known = Action::named(&found.name).map(|action| Cow::Borrowed(action.name()));
     ReportedAction {
         name: known.unwrap_or_else(|| Cow::Owned(found.name.as_ref().into())),
         target_node: found.target_node.map(NodeId),

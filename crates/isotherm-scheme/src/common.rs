@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::NodeId;
-use isotherm_core::scheme::{Action, ActionKind, DestinationError, Destinations, Moves, Scheme};
+use isotherm_core::scheme::{Action, DestinationError, Destinations, Moves, Scheme};
 use isotherm_core::units::{self, A_TIME, QuantityError};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
@@ -13,16 +13,16 @@ use crate::value::lookup;
 /// What an action looks like, for messages.
 pub const AN_ACTION: &str = "an action such as pageout";
 
-/// The kind of the action of this name.
+/// The action of this name, without the nodes that it moves memory to.
 ///
 /// # Errors
 /// If isotherm has no such action: which one is near to it.
-pub fn action(name: &str) -> Result<ActionKind, String> {
+pub fn action(name: &str) -> Result<Action, String> {
     match name {
         "lru_prio" | "lru_deprio" => Err(format!(
             "isotherm has no action {name}, which sorts physical pages in the kernel's lists; use willneed or cold"
         )),
-        _ => lookup(name, "action", &ActionKind::ALL.map(|kind| (kind.name(), kind))),
+        _ => lookup(name, "action", &Action::ALL.map(|action| (action.name(), action))),
     }
 }
 
@@ -76,36 +76,39 @@ fn checked(
     }
 }
 
-/// The action of this kind that moves memory to these nodes, if it is one that moves memory to nodes that the scheme
-/// names. `position` is that of the action; `to` comes with its own. `how` says how the form of the file names nodes.
+/// The action with these nodes, if it is one that moves memory to nodes that the scheme names. `position` is that of the action; `to` comes with its own. `how` says how the form of the file names nodes.
 ///
 /// A node that is missing, and one that the action does not need, is reported.
 pub fn with_destinations(
-    kind: ActionKind,
+    action: Action,
     to: Option<(Destinations, Position)>,
     position: Position,
     how: &str,
     diagnostics: &mut Diagnostics,
 ) -> Option<Action> {
+    let needs_nodes = action.destinations().is_some();
     if let Some((_, at)) = to
-        && !kind.needs_destinations()
+        && !needs_nodes
     {
-        let hint = match kind.moves() {
+        let hint = match action.moves() {
             Some(Moves::Hot) => "finds its target itself; use migrate_hot to name one",
             Some(Moves::Cold) => "finds its target itself; use migrate_cold to name one",
             None => "does not move memory between nodes; leave the target node out",
         };
-        return diagnostics.fail(at, format!("the action {kind} {hint}"));
+        return diagnostics.fail(at, format!("the action {action} {hint}"));
     }
-    match Action::of(kind, to.map(|(to, _)| to)) {
-        Some(action) => Some(action),
-        None => diagnostics.fail(position, format!("the action {kind} needs to know where to move memory; {how}")),
+    match to {
+        Some((to, _)) => Some(action.with_destinations(to)),
+        None if needs_nodes => {
+            diagnostics.fail(position, format!("the action {action} needs to know where to move memory; {how}"))
+        }
+        None => Some(action),
     }
 }
 
 /// Reports an action that needs a system call inside the target if `inside` does not allow one. `how` says how the form
 /// of the file allows it.
-pub fn check_inside(action: ActionKind, inside: bool, position: Position, how: &str, diagnostics: &mut Diagnostics) {
+pub fn check_inside(action: Action, inside: bool, position: Position, how: &str, diagnostics: &mut Diagnostics) {
     if action.needs_inside() && !inside {
         let message = format!(
             "the action {action} needs a system call inside the target, which stops the target for a moment; \

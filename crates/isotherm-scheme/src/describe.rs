@@ -142,7 +142,7 @@ fn limits(quota: &Quota, action: Action) -> Option<String> {
         limits => limits.join(" and "),
     };
     let together = quota.owner().map(|owner| format!(", together with {owner}")).unwrap_or_default();
-    let order = match action.kind().order() {
+    let order = match action.order() {
         Order::ColdestFirst => "coldest",
         Order::HottestFirst => "hottest",
     };

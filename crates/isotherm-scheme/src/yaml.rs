@@ -76,9 +76,9 @@ fn scheme(
     }
     let to = fields.get_or("target_node", None, |node| Some(Some((target_nodes(node, diagnostics)?, node.position))));
     let action = match (action, action_node, to) {
-        (Some(kind), Some(node), Some(to)) => {
+        (Some(action), Some(node), Some(to)) => {
             let how = "add `target_node: 1` to the scheme, with the number of a memory node";
-            with_destinations(kind, to, node.position, how, diagnostics)
+            with_destinations(action, to, node.position, how, diagnostics)
         }
         _ => None,
     };
@@ -110,7 +110,7 @@ fn scheme(
 fn looks(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<u32> {
     const HOW_MANY: &str = "a number of looks: 1 or 2";
     if let Some(action) = action
-        && action.kind().moves() != Some(Moves::Hot)
+        && action.moves() != Some(Moves::Hot)
     {
         return diagnostics.fail(node.position, format!("the action {action} has no looks; leave them out"));
     }
@@ -124,7 +124,7 @@ fn looks(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> 
 fn unobserved(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<bool> {
     const EXPECTED: &str = "allow or deny";
     if let Some(action) = action
-        && !action.kind().takes_away()
+        && !action.takes_away()
     {
         let refusal = format!("only actions that take memory away have unobserved, and this is {action}; leave it out");
         return diagnostics.fail(node.position, refusal);
@@ -139,7 +139,7 @@ fn unobserved(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics
 /// For how long memory in which no access was ever found must be idle before it is moved.
 fn never_accessed(node: &Node, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<Duration> {
     if let Some(action) = action
-        && action.kind().moves() != Some(Moves::Cold)
+        && action.moves() != Some(Moves::Cold)
     {
         let refusal = format!("only demote and migrate_cold have never_accessed, and this is {action}; leave it out");
         return diagnostics.fail(node.position, refusal);

@@ -248,7 +248,7 @@ fn move_pages<'a>(
     pages: impl Iterator<Item = ((&'a bool, &'a mut bool), u64)>,
     room: &mut u64,
 ) -> Outcome {
-    let tier = if action.kind().moves() == Some(Moves::Hot) { [(FAST, 1)] } else { [(SLOW, 1)] };
+    let tier = if action.moves() == Some(Moves::Hot) { [(FAST, 1)] } else { [(SLOW, 1)] };
     let mut outcome = Outcome::default();
     for ((&reclaimed, slow), addr) in pages {
         let named = action.destinations().zip(AddrRange::new(addr, addr + PAGE_SIZE));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActionKind, Moves, NodePart};
+use isotherm_core::scheme::{Action, Moves, NodePart};
 use isotherm_core::units::{bytes, percent};
 use isotherm_core::{NodeId, Tiers};
 use isotherm_kernel::{node_size, node_used_share};
@@ -28,7 +28,7 @@ impl MovesLine {
     pub fn text(&mut self, activity: &Activity) -> String {
         let (mut up, mut down, mut watched, mut back) = (0, 0, 0, 0);
         for report in &activity.schemes {
-            match ActionKind::named(&report.action.name).and_then(ActionKind::moves) {
+            match Action::named(&report.action.name).and_then(|action| action.moves()) {
                 Some(Moves::Hot) => up += report.total.applied_bytes,
                 Some(Moves::Cold) => down += report.total.applied_bytes,
                 None => continue,
@@ -68,7 +68,7 @@ mod tests {
 
     fn activity(second: u64, [up, down]: [u64; 2]) -> Activity {
         let report = |action: Action, moved: u64| Report {
-            name: action.kind().name().into(),
+            name: action.name().into(),
             action: action.into(),
             awake: true,
             quota: None,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use isotherm_core::scheme::{ActionKind, Report};
+use isotherm_core::scheme::{Action, Report};
 use isotherm_core::units;
 use isotherm_record::Activity;
 use isotherm_run::{Command, Control, Event, Events, Need, Prepared, SchemeSource, Summary};
@@ -92,8 +92,8 @@ fn line(report: &Report) -> String {
     let total = &report.total;
     let (applied, advised) = (units::bytes(total.applied_bytes), units::bytes(total.passed_bytes));
     let mut line = format!("{} ({}): ", report.name, report.action);
-    line += &match ActionKind::named(&report.action.name) {
-        Some(kind) if kind.frees() => {
+    line += &match Action::named(&report.action.name) {
+        Some(action) if action.frees() => {
             format!("{applied} freed of {advised} advised in {} ranges", total.applied_regions)
         }
         _ => format!("{applied} in {} ranges", total.applied_regions),

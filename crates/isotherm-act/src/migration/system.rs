@@ -91,7 +91,7 @@ pub(super) fn try_on_own_memory(action: Action) -> Result<(), MigrationError> {
     // Memory of other processes needs more than that of this one. An action on cold memory does not move shared pages.
     let allowed =
         rustix::thread::capabilities(None).map_or(true, |sets| sets.effective.contains(CapabilitySet::SYS_NICE));
-    if allowed || action.kind().moves().is_none() { Ok(()) } else { Err(failed(Errno::PERM)) }
+    if allowed || action.moves().is_none() { Ok(()) } else { Err(failed(Errno::PERM)) }
 }
 
 /// The pages of a process.
@@ -106,7 +106,7 @@ impl Pages {
     /// The pages of process `pid`. Hot pages that others share are hot for them, too. Cold ones may be hot there, which
     /// the accessed bits of this process do not tell: they are left alone.
     pub(super) fn of(pid: u32, action: Action) -> Self {
-        Self { pid, shared: action.kind().moves() == Some(Moves::Hot) }
+        Self { pid, shared: action.moves() == Some(Moves::Hot) }
     }
 
     /// Moves pages, as [`Mover::migrate`](super::Mover::migrate).

@@ -2,46 +2,13 @@
 
 use std::fmt;
 
-use crate::PAGE_SIZE;
+use crate::{NodeId, PAGE_SIZE};
 
 use super::destination::{Destinations, HUGE_PAGE_SIZE};
 
-/// An action with its parameters.
-///
-/// What does not depend on parameters (the name, the order, the granule) is a property of the [`kind`](Self::kind).
+/// An action with its parameters. The names are DAMON's where it has the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// See [`ActionKind::Stat`].
-    Stat,
-    /// See [`ActionKind::WillNeed`].
-    WillNeed,
-    /// See [`ActionKind::Cold`].
-    Cold,
-    /// See [`ActionKind::PageOut`].
-    PageOut,
-    /// See [`ActionKind::HugePage`].
-    HugePage,
-    /// See [`ActionKind::NoHugePage`].
-    NoHugePage,
-    /// See [`ActionKind::Collapse`].
-    Collapse,
-    /// See [`ActionKind::MLock`].
-    MLock,
-    /// See [`ActionKind::MUnlock`].
-    MUnlock,
-    /// See [`ActionKind::Promote`].
-    Promote,
-    /// See [`ActionKind::Demote`].
-    Demote,
-    /// See [`ActionKind::MigrateHot`]. The parameter is where to.
-    MigrateHot(Destinations),
-    /// See [`ActionKind::MigrateCold`]. The parameter is where to.
-    MigrateCold(Destinations),
-}
-
-/// The kinds of actions. The names are DAMON's where it has the action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ActionKind {
     /// Count the memory and change nothing.
     Stat,
     /// Read memory in before it is needed (`MADV_WILLNEED`).
@@ -65,10 +32,10 @@ pub enum ActionKind {
     Promote,
     /// Move the memory to the nearest node with room of the next slower tier (`move_pages`).
     Demote,
-    /// Move the memory to nodes that the scheme names, the hottest first (`move_pages`).
-    MigrateHot,
-    /// Move the memory to nodes that the scheme names, the coldest first (`move_pages`).
-    MigrateCold,
+    /// Move the memory to these nodes, the hottest first (`move_pages`).
+    MigrateHot(Destinations),
+    /// Move the memory to these nodes, the coldest first (`move_pages`).
+    MigrateCold(Destinations),
 }
 
 /// What an action that moves memory between nodes looks for.
@@ -114,60 +81,20 @@ pub(crate) enum Reach {
     Region,
 }
 
-impl Action {
-    /// The kind of the action.
-    pub const fn kind(&self) -> ActionKind {
-        match self {
-            Self::Stat => ActionKind::Stat,
-            Self::WillNeed => ActionKind::WillNeed,
-            Self::Cold => ActionKind::Cold,
-            Self::PageOut => ActionKind::PageOut,
-            Self::HugePage => ActionKind::HugePage,
-            Self::NoHugePage => ActionKind::NoHugePage,
-            Self::Collapse => ActionKind::Collapse,
-            Self::MLock => ActionKind::MLock,
-            Self::MUnlock => ActionKind::MUnlock,
-            Self::Promote => ActionKind::Promote,
-            Self::Demote => ActionKind::Demote,
-            Self::MigrateHot(_) => ActionKind::MigrateHot,
-            Self::MigrateCold(_) => ActionKind::MigrateCold,
-        }
-    }
-
-    /// The nodes that the scheme names as those to move memory to. `None` for actions to which it names none.
-    pub const fn destinations(&self) -> Option<&Destinations> {
-        match self {
-            Self::MigrateHot(nodes) | Self::MigrateCold(nodes) => Some(nodes),
-            _ => None,
-        }
-    }
-
-    /// The action of this kind. `to` is where it moves memory to; actions to which a scheme names no node ignore it.
-    /// `None` if the action needs nodes and there are none.
-    pub const fn of(kind: ActionKind, to: Option<Destinations>) -> Option<Self> {
-        Some(match kind {
-            ActionKind::Stat => Self::Stat,
-            ActionKind::WillNeed => Self::WillNeed,
-            ActionKind::Cold => Self::Cold,
-            ActionKind::PageOut => Self::PageOut,
-            ActionKind::HugePage => Self::HugePage,
-            ActionKind::NoHugePage => Self::NoHugePage,
-            ActionKind::Collapse => Self::Collapse,
-            ActionKind::MLock => Self::MLock,
-            ActionKind::MUnlock => Self::MUnlock,
-            ActionKind::Promote => Self::Promote,
-            ActionKind::Demote => Self::Demote,
-            ActionKind::MigrateHot | ActionKind::MigrateCold => match (kind, to) {
-                (ActionKind::MigrateHot, Some(to)) => Self::MigrateHot(to),
-                (_, Some(to)) => Self::MigrateCold(to),
-                (_, None) => return None,
-            },
-        })
-    }
+/// What is true of an action whatever its parameters.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    name: &'static str,
+    order: Order,
+    granule: u64,
+    reach: Reach,
+    moves: Option<Moves>,
+    needs_inside: bool,
 }
 
-impl ActionKind {
-    /// All kinds, in the order in which they are documented.
+impl Action {
+    /// All actions, in the order in which they are documented. Those that move memory to nodes that a scheme names have
+    /// node 0.
     pub const ALL: [Self; 13] = [
         Self::Stat,
         Self::WillNeed,
@@ -180,136 +107,133 @@ impl ActionKind {
         Self::MUnlock,
         Self::Promote,
         Self::Demote,
-        Self::MigrateHot,
-        Self::MigrateCold,
+        Self::MigrateHot(Destinations::one(NodeId(0))),
+        Self::MigrateCold(Destinations::one(NodeId(0))),
     ];
 
-    /// Its name in scheme files and reports.
-    pub const fn name(self) -> &'static str {
+    /// The table of actions. A huge page moves whole. Locking memory that is absent would fill it.
+    const fn row(&self) -> Row {
+        use Moves::{Cold, Hot};
+        use Order::{ColdestFirst, HottestFirst};
+        use Reach::{IdlePages, PagesInUse, PresentHugePages, PresentPages, Region};
+        const HUGE: u64 = HUGE_PAGE_SIZE;
+        const PAGE: u64 = PAGE_SIZE;
+        const fn row(name: &'static str, order: Order, granule: u64, reach: Reach, moves: Option<Moves>) -> Row {
+            Row { name, order, granule, reach, moves, needs_inside: false }
+        }
+        const fn inside(row: Row) -> Row {
+            Row { needs_inside: true, ..row }
+        }
         match self {
-            Self::Stat => "stat",
-            Self::WillNeed => "willneed",
-            Self::Cold => "cold",
-            Self::PageOut => "pageout",
-            Self::HugePage => "hugepage",
-            Self::NoHugePage => "nohugepage",
-            Self::Collapse => "collapse",
-            Self::MLock => "mlock",
-            Self::MUnlock => "munlock",
-            Self::Promote => "promote",
-            Self::Demote => "demote",
-            Self::MigrateHot => "migrate_hot",
-            Self::MigrateCold => "migrate_cold",
+            Self::Stat => row("stat", HottestFirst, PAGE, PresentPages, None),
+            Self::WillNeed => row("willneed", HottestFirst, PAGE, Region, None),
+            Self::Cold => row("cold", ColdestFirst, PAGE, IdlePages, None),
+            Self::PageOut => row("pageout", ColdestFirst, PAGE, IdlePages, None),
+            Self::HugePage => row("hugepage", HottestFirst, HUGE, PresentHugePages, None),
+            Self::NoHugePage => inside(row("nohugepage", ColdestFirst, HUGE, Region, None)),
+            Self::Collapse => row("collapse", HottestFirst, HUGE, PresentHugePages, None),
+            Self::MLock => inside(row("mlock", HottestFirst, PAGE, PresentPages, None)),
+            Self::MUnlock => inside(row("munlock", ColdestFirst, PAGE, Region, None)),
+            Self::Promote => row("promote", HottestFirst, HUGE, PagesInUse, Some(Hot)),
+            Self::Demote => row("demote", ColdestFirst, HUGE, IdlePages, Some(Cold)),
+            Self::MigrateHot(_) => row("migrate_hot", HottestFirst, HUGE, PagesInUse, Some(Hot)),
+            Self::MigrateCold(_) => row("migrate_cold", ColdestFirst, HUGE, IdlePages, Some(Cold)),
         }
     }
 
-    /// The kind of this name.
+    /// The action of this name, with node 0 if it moves memory to nodes that a scheme names.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|action| action.name() == name)
+    }
+
+    /// The nodes that the scheme names as those to move memory to. `None` for actions to which it names none.
+    pub const fn destinations(&self) -> Option<&Destinations> {
+        if let Self::MigrateHot(nodes) | Self::MigrateCold(nodes) = self { Some(nodes) } else { None }
+    }
+
+    /// The same action, which moves memory to these nodes if it is one to which a scheme names nodes.
+    #[must_use]
+    pub const fn with_destinations(self, to: Destinations) -> Self {
+        if let Self::MigrateHot(_) = self {
+            Self::MigrateHot(to)
+        } else if let Self::MigrateCold(_) = self {
+            Self::MigrateCold(to)
+        } else {
+            self
+        }
+    }
+
+    /// Its name in scheme files and reports.
+    pub const fn name(&self) -> &'static str {
+        self.row().name
     }
 
     /// Which memory comes first under a quota: the coldest for actions that take memory away, else the hottest.
-    pub const fn order(self) -> Order {
-        match self {
-            Self::Cold | Self::PageOut | Self::NoHugePage | Self::MUnlock | Self::Demote | Self::MigrateCold => {
-                Order::ColdestFirst
-            }
-            Self::Stat
-            | Self::WillNeed
-            | Self::HugePage
-            | Self::Collapse
-            | Self::MLock
-            | Self::Promote
-            | Self::MigrateHot => Order::HottestFirst,
-        }
+    pub const fn order(&self) -> Order {
+        self.row().order
     }
 
     /// A range may be cut at multiples of this many bytes.
-    pub const fn granule(self) -> u64 {
-        match self {
-            Self::HugePage | Self::NoHugePage | Self::Collapse => HUGE_PAGE_SIZE,
-            // A huge page moves whole.
-            Self::Promote | Self::Demote | Self::MigrateHot | Self::MigrateCold => HUGE_PAGE_SIZE,
-            Self::Stat | Self::WillNeed | Self::Cold | Self::PageOut | Self::MLock | Self::MUnlock => PAGE_SIZE,
-        }
-    }
-
-    /// Whether the action does nothing to less than a whole granule.
-    pub(crate) const fn whole_granules_only(self) -> bool {
-        matches!(self, Self::HugePage | Self::Collapse)
-    }
-
-    /// Whether the action takes memory away from its user, who has to wait if it is accessed after all.
-    pub const fn takes_away(self) -> bool {
-        matches!(self, Self::Cold | Self::PageOut | Self::Demote | Self::MigrateCold)
-    }
-
-    /// What the action looks for, if it moves memory between nodes.
-    pub const fn moves(self) -> Option<Moves> {
-        match self {
-            Self::Promote | Self::MigrateHot => Some(Moves::Hot),
-            Self::Demote | Self::MigrateCold => Some(Moves::Cold),
-            _ => None,
-        }
-    }
-
-    /// Whether the scheme has to name the nodes to move memory to.
-    pub const fn needs_destinations(self) -> bool {
-        matches!(self, Self::MigrateHot | Self::MigrateCold)
-    }
-
-    /// Whether the action frees the memory, so that it can be seen to come back.
-    pub const fn frees(self) -> bool {
-        matches!(self, Self::PageOut)
+    pub const fn granule(&self) -> u64 {
+        self.row().granule
     }
 
     /// The part of a region that the action is for, if a survey knows which pages are in memory.
-    pub(crate) const fn reach(self) -> Reach {
-        match self {
-            Self::Cold | Self::PageOut | Self::Demote | Self::MigrateCold => Reach::IdlePages,
-            Self::Promote | Self::MigrateHot => Reach::PagesInUse,
-            // Locking memory that is absent would fill it.
-            Self::Stat | Self::MLock => Reach::PresentPages,
-            Self::HugePage | Self::Collapse => Reach::PresentHugePages,
-            Self::WillNeed | Self::NoHugePage | Self::MUnlock => Reach::Region,
-        }
+    pub(crate) const fn reach(&self) -> Reach {
+        self.row().reach
     }
 
-    /// Whether the action changes the memory, so that its age starts again.
-    pub const fn changes_memory(self) -> bool {
-        !matches!(self, Self::Stat)
+    /// What the action looks for, if it moves memory between nodes.
+    pub const fn moves(&self) -> Option<Moves> {
+        self.row().moves
     }
 
     /// Whether no other process can carry out the action: it needs a call made inside the target.
-    pub const fn needs_inside(self) -> bool {
-        matches!(self, Self::NoHugePage | Self::MLock | Self::MUnlock)
+    pub const fn needs_inside(&self) -> bool {
+        self.row().needs_inside
     }
-}
 
-impl fmt::Display for ActionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    /// Whether the action does nothing to less than a whole granule.
+    pub(crate) const fn whole_granules_only(&self) -> bool {
+        matches!(self.reach(), Reach::PresentHugePages)
+    }
+
+    /// Whether the action takes memory away from its user, who has to wait if it is accessed after all.
+    pub const fn takes_away(&self) -> bool {
+        matches!(self.reach(), Reach::IdlePages)
+    }
+
+    /// Whether the action frees the memory, so that it can be seen to come back.
+    pub const fn frees(&self) -> bool {
+        matches!(self, Self::PageOut)
+    }
+
+    /// Whether the action changes the memory, so that its age starts again.
+    pub const fn changes_memory(&self) -> bool {
+        !matches!(self, Self::Stat)
     }
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind().fmt(f)
+        f.write_str(self.name())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NodeId;
 
     #[test]
-    fn each_kind_is_found_by_its_name_and_makes_an_action_of_its_kind() {
+    fn each_action_is_found_by_its_name_and_keeps_it_with_other_nodes() {
         let to = Destinations::one(NodeId(1));
-        for kind in ActionKind::ALL {
-            assert_eq!(ActionKind::named(kind.name()), Some(kind));
-            assert_eq!(Action::of(kind, Some(to)).map(|action| action.kind()), Some(kind));
-            assert_eq!(Action::of(kind, None).is_none(), kind.needs_destinations());
+        for action in Action::ALL {
+            assert_eq!(Action::named(action.name()), Some(action));
+            let other = action.with_destinations(to);
+            assert_eq!(
+                (other.name(), other.destinations().copied()),
+                (action.name(), action.destinations().map(|_| to))
+            );
         }
     }
 }

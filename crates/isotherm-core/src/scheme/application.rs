@@ -130,9 +130,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     /// A range may be cut at multiples of this many bytes. A quota that is smaller than a huge page moves small pages,
     /// and no huge page.
     fn granule(&self) -> u64 {
-        let kind = self.scheme.action.kind();
-        let is_small = self.allowance.limit().is_some_and(|limit| limit < kind.granule());
-        if kind.moves().is_some() && is_small { PAGE_SIZE } else { kind.granule() }
+        let action = self.scheme.action;
+        let is_small = self.allowance.limit().is_some_and(|limit| limit < action.granule());
+        if action.moves().is_some() && is_small { PAGE_SIZE } else { action.granule() }
     }
 
     /// Adds `range` to the batch, or to what has to be inspected first.
@@ -166,7 +166,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             self.examine(candidate.page_filter.unwrap_or(0), context, &ranges, &mut allowed);
             allowed.sort_unstable();
             for range in allowed.drain(..) {
-                if let Some(range) = whole_granules(range, self.scheme.action.kind()) {
+                if let Some(range) = whole_granules(range, self.scheme.action) {
                     self.push(candidate.target, range);
                 }
             }
@@ -217,7 +217,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         }
         // An action on hot memory seeks young pages, and one that takes memory away seeks others. Until the next survey
         // clears accessed bits, another check would find the same.
-        let action = self.scheme.action.kind();
+        let action = self.scheme.action;
         let seeks_young = action.moves() == Some(Moves::Hot);
         let is_surveyed = !self.snapshot.histories.is_empty();
         let is_lasting = kind == PageKind::Young && (seeks_young || action.takes_away() && is_surveyed);
@@ -313,7 +313,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             if let Some(refusal) = outcome.refusal {
                 self.total.refuse(refusal, outcome.refused.min(range.size() - applied));
             }
-            if action.kind().frees() {
+            if action.frees() {
                 let unmapped = outcome.unmapped.min(range.size() - applied);
                 self.total.unmapped_bytes += unmapped;
                 // What was only unmapped comes back without having been freed.
@@ -325,7 +325,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                     _ => self.backoff.forget(target, range),
                 }
             }
-            let moves = action.kind().moves();
+            let moves = action.moves();
             // Memory in its place was not changed.
             let is_in_place = moves.is_some() && applied == 0 && outcome.refused == 0;
             if let Some(direction) = moves {
@@ -338,7 +338,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 }
             }
             // Refused memory is of age 0 as well, so that it is not tried again at once.
-            if action.kind().changes_memory() && !is_in_place {
+            if action.changes_memory() && !is_in_place {
                 self.history.mark(target, range, self.snapshot.time);
             }
             self.last.regions.push(ActedRegion { target, range, applied });

@@ -13,7 +13,7 @@ use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::{heat, score};
-use super::{ActionKind, Filter, Moves, ProcessFacts, Reach, Scheme};
+use super::{Action, Filter, Moves, ProcessFacts, Reach, Scheme};
 
 /// A part of a region that a scheme may act on. It lies in one mapping, has one age, and is not rejected by a
 /// filter that does not need to inspect pages.
@@ -100,7 +100,7 @@ impl Seen<'_> {
     /// moved recently, was found on its node, or was found not to be accessed again.
     fn pieces(
         &self,
-        kind: ActionKind,
+        action: Action,
         target: TargetId,
         range: AddrRange,
         accessed: Duration,
@@ -108,7 +108,7 @@ impl Seen<'_> {
     ) {
         let now = self.snapshot.time;
         let surveyed = self.snapshot.history(target).map_or(Duration::ZERO, PageHistory::time);
-        let Some(direction) = kind.moves() else {
+        let Some(direction) = action.moves() else {
             return self.not_again.pieces(target, range, |range, at| {
                 if at.is_some_and(|at| at > surveyed) {
                     return;
@@ -116,7 +116,7 @@ impl Seen<'_> {
                 let mut each = |range, yields| {
                     self.history.pieces(target, range, |range, at| each(Piece { range, at, undoes: false, yields }));
                 };
-                match kind.frees() {
+                match action.frees() {
                     true => self.backoff.pieces(target, range, now, accessed, |range, unmapped| each(range, !unmapped)),
                     false => each(range, true),
                 }
@@ -175,23 +175,23 @@ pub(crate) fn collect(
     let Seen { snapshot, interval, facts, .. } = *seen;
     let sampling = sampling_interval(snapshot.aggregation, snapshot.samples);
     let needs_process = filters.iter().any(|filter| filter.kind.needs_process());
-    let kind = scheme.action.kind();
-    let least_age = match kind.moves() {
+    let action = scheme.action;
+    let least_age = match action.moves() {
         Some(Moves::Hot) => snapshot.aggregation.saturating_mul(scheme.looks),
         Some(Moves::Cold) | None => Duration::ZERO,
     };
     let least_idle = scheme.condition.age.min();
     let mut excluded = Excluded::default();
-    let allows_unobserved = scheme.unobserved && kind.takes_away();
+    let allows_unobserved = scheme.unobserved && action.takes_away();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
         let process = facts.get(target_index).and_then(Option::as_ref);
         if needs_process && process.is_none() {
             continue;
         }
         let pages = snapshot.history(target.id);
-        let surveyed = pages.is_some() && kind.takes_away();
+        let surveyed = pages.is_some() && action.takes_away();
         // Of a surveyed target, only pages that are known to be idle are taken.
-        let takes_unseen = kind.takes_away() && !surveyed;
+        let takes_unseen = action.takes_away() && !surveyed;
         let needs_frequency = !allows_unobserved && (scheme.condition.needs_frequency() || takes_unseen);
         let mut parts = Vec::new();
         mapped(target, |region, mapping_index, range| {
@@ -208,7 +208,7 @@ pub(crate) fn collect(
             let monitored = snapshot.aggregation.saturating_mul(region.age);
             let part = |range| Part { range, age: monitored, never_accessed: false, repeated: false, in_use: None };
             let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
-            match (pages, kind.reach()) {
+            match (pages, action.reach()) {
                 (Some(pages), Reach::IdlePages) => {
                     let idle = pages.idle_ranges(range, least_idle).into_iter();
                     parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
@@ -231,17 +231,17 @@ pub(crate) fn collect(
                 (Some(_), Reach::Region) | (None, _) => of_region(&[range]),
             }
             let mapping = &target.mappings[mapping_index];
-            let frees = !kind.frees() || can_free(mapping);
+            let frees = !action.frees() || can_free(mapping);
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             for &Part { range, age: known, never_accessed, repeated, in_use } in &parts {
                 let passed = seen.second_look.filter(|_| repeated);
                 let context = FilterContext { target: target.id, mapping, process, passed };
                 let known_at = pages.map_or(snapshot.time, PageHistory::time);
                 let accessed = known_at.saturating_sub(known);
-                seen.pieces(kind, target.id, range, accessed, |piece| {
+                seen.pieces(action, target.id, range, accessed, |piece| {
                     let Piece { range: piece, at: acted_at, undoes, yields } = piece;
                     // What was freed since the survey is absent, until a survey finds it in memory again.
-                    if kind.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
+                    if action.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
                         return;
                     }
                     let since = acted_at.map_or(Duration::MAX, |at| snapshot.time.saturating_sub(at));
@@ -252,18 +252,18 @@ pub(crate) fn collect(
                     if hot_for < least_age || !scheme.condition.holds(region.size(), rate, counts_as) {
                         return;
                     }
-                    let is_sure = || match kind.moves() {
+                    let is_sure = || match action.moves() {
                         Some(Moves::Hot) => pages.is_none() || in_use.is_some_and(|share| share >= OFTEN),
                         _ => age >= least_idle.saturating_mul(PATIENCE),
                     };
                     if undoes && !is_sure() {
                         return;
                     }
-                    let Some(piece) = whole_granules(piece, kind) else {
+                    let Some(piece) = whole_granules(piece, action) else {
                         return;
                     };
                     let heat = in_use.unwrap_or_else(|| heat(rate, age));
-                    let score = score(kind.order(), scheme.quota.weights(), region.size(), rate, heat);
+                    let score = score(action.order(), scheme.quota.weights(), region.size(), rate, heat);
                     filter_range(filters, 0, context, piece, &mut |part, verdict| {
                         let page_filter = match verdict {
                             Verdict::Allowed => None,
@@ -273,7 +273,7 @@ pub(crate) fn collect(
                                 return;
                             }
                         };
-                        if let Some(range) = whole_granules(part, kind) {
+                        if let Some(range) = whole_granules(part, action) {
                             candidates.push(Candidate {
                                 score,
                                 yields: yields && frees,
@@ -316,11 +316,11 @@ fn mapped(target: &TargetSnapshot, mut each: impl FnMut(&RegionSnapshot, usize, 
 
 /// The part of `range` that an action can be carried out on: whole huge pages for actions that make them, else all
 /// of it.
-pub(crate) fn whole_granules(range: AddrRange, kind: ActionKind) -> Option<AddrRange> {
-    if !kind.whole_granules_only() {
+pub(crate) fn whole_granules(range: AddrRange, action: Action) -> Option<AddrRange> {
+    if !action.whole_granules_only() {
         return Some(range);
     }
-    let granule = kind.granule();
+    let granule = action.granule();
     let start = range.start().checked_next_multiple_of(granule)?;
     AddrRange::new(start, range.end() - range.end() % granule)
 }

@@ -197,7 +197,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     }
 
     fn check(&mut self, scheme: &Scheme) -> Result<(), BoxError> {
-        if scheme.action.kind().needs_inside() && !scheme.inside {
+        if scheme.action.needs_inside() && !scheme.inside {
             let action = scheme.action;
             let why = "needs a call made inside the target; write `inside: true` in the scheme to allow that";
             return Err(format!("the action {action} {why}").into());
@@ -282,7 +282,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     fn look_at_victims(&mut self, snapshot: &Snapshot) {
         let survey = snapshot.histories.iter().map(|(_, history)| history.time()).max();
         for active in &mut self.active {
-            let moves = active.scheme.action.kind().moves().is_some();
+            let moves = active.scheme.action.moves().is_some();
             let window = if moves { REPAID } else { window(active.scheme.condition.age.min()) };
             let inspector = &mut self.inspector;
             let present = |target: TargetId, range| match survey {
@@ -350,7 +350,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.last.unobservable_bytes = excluded.unobservable;
 
         let bytes = self.candidates.iter().map(|candidate| candidate.range.size()).fold(0, u64::saturating_add);
-        let left = allowance.left(scheme.action.kind().granule());
+        let left = allowance.left(scheme.action.granule());
         if bytes > left {
             sort_by_priority(&mut self.candidates, *cursor);
         }
@@ -385,11 +385,11 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
     /// Tells the schemes that move memory in the other direction what the last application of this one has undone.
     fn count_moved_back(&mut self, index: usize) {
-        let Some(direction) = self.active[index].scheme.action.kind().moves() else {
+        let Some(direction) = self.active[index].scheme.action.moves() else {
             return;
         };
         let regions = std::mem::take(&mut self.active[index].report.last.regions);
-        let others = self.active.iter_mut().filter(|a| a.scheme.action.kind().moves() == Some(direction.opposite()));
+        let others = self.active.iter_mut().filter(|a| a.scheme.action.moves() == Some(direction.opposite()));
         for other in others {
             for acted in regions.iter().filter(|acted| acted.applied > 0) {
                 other.victims.moved_back(acted.target, acted.range, acted.applied);
@@ -423,8 +423,8 @@ fn effective_filters<'a>(
     actuator: &mut impl Actuator,
     inspector: &mut impl PageInspector,
 ) -> Effective<'a> {
-    let kind = scheme.action.kind();
-    let moves = kind.moves();
+    let action = scheme.action;
+    let moves = action.moves();
     let reject = |pages, matching| Filter { kind: FilterKind::Pages(pages), matching, allow: false };
     let mut filters = Vec::new();
     if moves.is_some() {
@@ -433,12 +433,12 @@ fn effective_filters<'a>(
     }
     let by_place = filters.len();
     let surveyed = !snapshot.histories.is_empty();
-    if !surveyed && kind.takes_away() && inspector.tells(PageKind::Present).is_ok() {
+    if !surveyed && action.takes_away() && inspector.tells(PageKind::Present).is_ok() {
         filters.push(reject(PageKind::Present, false));
     }
     let mut second_look = None;
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    let looks_again = kind.takes_away() || (moves == Some(Moves::Hot) && scheme.looks > 1);
+    let looks_again = action.takes_away() || (moves == Some(Moves::Hot) && scheme.looks > 1);
     if !decides_itself && surveyed && looks_again && inspector.tells(PageKind::Young).is_ok() {
         second_look = (moves == Some(Moves::Hot)).then_some(filters.len());
         filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));

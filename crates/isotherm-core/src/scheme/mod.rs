@@ -44,7 +44,7 @@ use std::time::Duration;
 use crate::tiering::LOOKS;
 
 pub(crate) use action::Reach;
-pub use action::{Action, ActionKind, Moves, Order};
+pub use action::{Action, Moves, Order};
 pub use actuator::{Actuator, Outcome, Work};
 pub use condition::{ClosedInterval, Condition};
 pub use destination::{DestinationError, Destinations, HUGE_PAGE_SIZE, MOST_DESTINATIONS};

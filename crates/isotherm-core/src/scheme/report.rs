@@ -43,7 +43,7 @@ pub struct ReportedAction {
 impl From<Action> for ReportedAction {
     fn from(action: Action) -> Self {
         let target_node = action.destinations().and_then(Destinations::single);
-        Self { name: Cow::Borrowed(action.kind().name()), target_node }
+        Self { name: Cow::Borrowed(action.name()), target_node }
     }
 }
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, ClosedInterval, Condition, Filter, FilterKind, Gauges, Goal, Metric, NoGauges, PageKind,
-    Pattern, ProcessFacts, Quota, RefusalReason, Scheme, Schemes, Watermarks, Weights,
+    Action, ClosedInterval, Condition, Filter, FilterKind, Gauges, Goal, Metric, NoGauges, PageKind, Pattern,
+    ProcessFacts, Quota, RefusalReason, Scheme, Schemes, Watermarks, Weights,
 };
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
@@ -418,7 +418,7 @@ fn the_driver_learns_until_when_all_schemes_sleep() {
 #[test]
 fn a_scheme_that_is_not_possible_is_an_error_and_leaves_the_present_ones_in_force() {
     let log = Log::default();
-    let made = TestActuator { unsupported: Some(ActionKind::Collapse), ..TestActuator::new(&log) };
+    let made = TestActuator { unsupported: Some(Action::Collapse), ..TestActuator::new(&log) };
     let mut schemes = Schemes::new(vec![pageout(SECOND)], made, TestInspector::NONE, NoGauges).unwrap();
     let collapse = Scheme::new("huge", Condition::ANY, Action::Collapse);
     let error = isotherm_core::chain(&schemes.replace(vec![pageout(SECOND), collapse]).unwrap_err());

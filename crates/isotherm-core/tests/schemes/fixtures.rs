@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, Actuator, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, Work,
+    Action, Actuator, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, Work,
 };
 use isotherm_core::{
     AddrRange, BoxError, Mapping, NodeId, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
@@ -18,9 +18,9 @@ pub fn pages(start: u64, end: u64) -> AddrRange {
     AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap()
 }
 
-/// An action of this kind, to node 1 if it moves memory to a node that the scheme names.
-pub fn action(kind: ActionKind) -> Action {
-    Action::of(kind, Some(Destinations::one(NodeId(1)))).unwrap()
+/// The action, to node 1 if it moves memory to a node that the scheme names.
+pub fn action(action: Action) -> Action {
+    action.with_destinations(Destinations::one(NodeId(1)))
 }
 
 /// The pages from `.0` to `.1`, with `.2` accesses and an age of `.3` aggregations.
@@ -85,7 +85,7 @@ pub struct TestActuator {
     pub time_per_page: Duration,
     pub spent: Duration,
     pub refuses: fn(AddrRange) -> Option<Refusal>,
-    pub unsupported: Option<ActionKind>,
+    pub unsupported: Option<Action>,
     /// Which ranges need no action.
     pub needs_nothing: fn(AddrRange) -> bool,
     /// Which ranges are unmapped without being freed.
@@ -114,7 +114,7 @@ impl TestActuator {
 
 impl Actuator for TestActuator {
     fn supports(&mut self, action: Action, _inside: bool) -> Result<(), BoxError> {
-        if self.unsupported == Some(action.kind()) { Err("not on this kernel; take another".into()) } else { Ok(()) }
+        if self.unsupported == Some(action) { Err("not on this kernel; take another".into()) } else { Ok(()) }
     }
 
     fn left_nodes(&mut self, _action: Action) -> Vec<NodeId> {

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, ClosedInterval, Condition, Filter, FilterKind, NoGauges, PageKind, Pattern, Quota, Scheme,
-    Schemes, Weights,
+    Action, ClosedInterval, Condition, Filter, FilterKind, NoGauges, PageKind, Pattern, Quota, Scheme, Schemes, Weights,
 };
 use isotherm_core::{AddrRange, PAGE_SIZE, Sink, Snapshot, TargetId};
 use proptest::prelude::*;
@@ -13,7 +12,7 @@ use proptest::prelude::*;
 use crate::fixtures::{self, AGGREGATION, Call, Log, Region, TestActuator, TestInspector, pages, snapshot, target};
 
 fn action() -> impl Strategy<Value = Action> {
-    prop::sample::select(ActionKind::ALL.as_slice()).prop_map(fixtures::action)
+    prop::sample::select(Action::ALL.as_slice()).prop_map(fixtures::action)
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -194,7 +193,7 @@ proptest! {
                     prop_assert!(scheme.condition.holds(region.range.size(), rate, age.max(least)));
                     prop_assert!(age >= least);
                 }
-                if scheme.action.kind().changes_memory() {
+                if scheme.action.changes_memory() {
                     let again = last.iter().any(|(then, t, r)| {
                         *t == target && r.intersection(range).is_some()
                             && snapshot.time - *then < scheme.condition.age.min()

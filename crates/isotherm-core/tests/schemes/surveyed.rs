@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ActionKind, ClosedInterval, Condition, HUGE_PAGE_SIZE, NoGauges, PageKind, Quota, Report, Scheme, Schemes,
-    Weights,
+    Action, ClosedInterval, Condition, HUGE_PAGE_SIZE, NoGauges, PageKind, Quota, Report, Scheme, Schemes, Weights,
 };
 use isotherm_core::survey::{BlockPages, PageBits, PageHistory, RegionPages};
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
@@ -57,8 +56,8 @@ fn idle(age: Duration) -> Condition {
     }
 }
 
-fn any(kind: ActionKind) -> Scheme {
-    Scheme { inside: true, ..Scheme::new("any", Condition::ANY, action(kind)) }
+fn any(of: Action) -> Scheme {
+    Scheme { inside: true, ..Scheme::new("any", Condition::ANY, action(of)) }
 }
 
 /// The first 100 pages are present, and none is accessed.
@@ -67,12 +66,12 @@ const FIRST: Pages = Pages { present: |page| page < 100, accessed: |_| false };
 #[test]
 fn no_action_is_done_to_a_region_without_pages() {
     let history = history(5, FIRST);
-    for kind in ActionKind::ALL {
+    for action in Action::ALL {
         let log = Log::default();
-        let mut schemes = schemes(any(kind), &log);
+        let mut schemes = schemes(any(action), &log);
         schemes.aggregated(&surveyed(50, &[(200, 512, 0, 50)], &history)).unwrap();
-        assert_eq!(log.take(), [], "{kind}");
-        assert_eq!(schemes.reports().next().unwrap().total.tried_bytes, 0, "{kind}");
+        assert_eq!(log.take(), [], "{action}");
+        assert_eq!(schemes.reports().next().unwrap().total.tried_bytes, 0, "{action}");
     }
 }
 
@@ -82,13 +81,13 @@ fn no_action_is_done_to_a_region_of_which_nothing_is_known() {
     history.take(&[found(Pages { present: |_| true, accessed: |_| true })], SECOND);
     let unknown = RegionPages { present: 512 * PAGE_SIZE, unknown: 512 * PAGE_SIZE, ..RegionPages::default() };
     assert_eq!(history.pages_in(pages(0, 512)), unknown);
-    for kind in ActionKind::ALL {
+    for action in Action::ALL {
         let log = Log::default();
-        let mut schemes = schemes(any(kind), &log);
+        let mut schemes = schemes(any(action), &log);
         schemes.aggregated(&surveyed(11, &[(0, 512, 0, 50)], &history)).unwrap();
-        assert_eq!(log.take(), [], "{kind}");
+        assert_eq!(log.take(), [], "{action}");
         let report = schemes.reports().next().unwrap();
-        assert_eq!((report.total.tried_bytes, report.last.unobservable_bytes), (0, unknown.present), "{kind}");
+        assert_eq!((report.total.tried_bytes, report.last.unobservable_bytes), (0, unknown.present), "{action}");
     }
 }
 
@@ -101,7 +100,7 @@ fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
     (1..=5).for_each(|second| history.take(&[guest], SECOND * second));
     // A region of which nothing is observed has no age.
     let regions = [(0, 512, 0, 0)];
-    for kind in [ActionKind::PageOut, ActionKind::Cold, ActionKind::Demote, ActionKind::MigrateCold] {
+    for action in Action::ALL.into_iter().filter(Action::takes_away) {
         for (unobserved, condition, expected) in [
             (false, Condition::ANY, &[(0, 100)][..]),
             (true, Condition::ANY, &[(0, 512)]),
@@ -111,11 +110,11 @@ fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
             (true, idle(SECOND * 100), &[]),
         ] {
             let log = Log::default();
-            let mut schemes = schemes(Scheme { unobserved, condition, ..any(kind) }, &log);
+            let mut schemes = schemes(Scheme { unobserved, condition, ..any(action) }, &log);
             schemes.aggregated(&surveyed(50, &regions, &history)).unwrap();
             let mut taken = log.take_pages();
             taken.sort_unstable();
-            assert_eq!(taken, expected, "{kind}, {unobserved}, {condition:?}");
+            assert_eq!(taken, expected, "{action}, {unobserved}, {condition:?}");
         }
     }
     // Without a survey, the samples tell.
@@ -123,7 +122,7 @@ fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
     unseen.regions[0].nr_unobservable = SAMPLES;
     for (unobserved, expected) in [(false, &[][..]), (true, &[(0, 512)])] {
         let log = Log::default();
-        let mut schemes = schemes(Scheme { unobserved, ..any(ActionKind::PageOut) }, &log);
+        let mut schemes = schemes(Scheme { unobserved, ..any(Action::PageOut) }, &log);
         schemes.aggregated(&snapshot(50, vec![unseen.clone()])).unwrap();
         assert_eq!(log.take_pages(), expected, "{unobserved}");
     }
@@ -134,13 +133,13 @@ fn what_is_absent_is_neither_reclaimed_nor_counted_nor_locked() {
     let sparse = Pages { present: |page| page % 100 < 10, accessed: |_| false };
     let history = history(5, sparse);
     let present = [(0, 10), (100, 110), (200, 210), (300, 310), (400, 410), (500, 510)];
-    for kind in [ActionKind::PageOut, ActionKind::Cold, ActionKind::Stat, ActionKind::MLock] {
+    for action in [Action::PageOut, Action::Cold, Action::Stat, Action::MLock] {
         let log = Log::default();
-        let mut schemes = schemes(any(kind), &log);
+        let mut schemes = schemes(any(action), &log);
         schemes.aggregated(&surveyed(50, &[(0, 512, 0, 50)], &history)).unwrap();
-        assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 60 * PAGE_SIZE, "{kind}");
-        if kind != ActionKind::Stat {
-            assert_eq!(log.take_pages(), present, "{kind}");
+        assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 60 * PAGE_SIZE, "{action}");
+        if action != Action::Stat {
+            assert_eq!(log.take_pages(), present, "{action}");
         }
     }
 }
@@ -185,10 +184,10 @@ fn what_was_reclaimed_is_left_alone_until_a_survey_finds_it_in_memory_again() {
 #[test]
 fn absent_memory_may_be_read_in_and_become_huge_beside_present_memory() {
     let history = history(5, FIRST);
-    for kind in [ActionKind::WillNeed, ActionKind::Collapse, ActionKind::HugePage] {
+    for action in [Action::WillNeed, Action::Collapse, Action::HugePage] {
         let log = Log::default();
-        schemes(any(kind), &log).aggregated(&surveyed(50, &[(0, 512, 9, 50)], &history)).unwrap();
-        assert_eq!(log.take(), [(process(1), pages(0, HUGE_PAGE_SIZE / PAGE_SIZE))], "{kind}");
+        schemes(any(action), &log).aggregated(&surveyed(50, &[(0, 512, 9, 50)], &history)).unwrap();
+        assert_eq!(log.take(), [(process(1), pages(0, HUGE_PAGE_SIZE / PAGE_SIZE))], "{action}");
     }
 }
 

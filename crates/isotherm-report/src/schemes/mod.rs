@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::ActionKind;
+use isotherm_core::scheme::Action;
 use serde::Serialize;
 
 pub use errno::refusal_name;
@@ -275,7 +275,7 @@ impl Schemes {
 impl Scheme {
     /// Whether its action frees memory, so that the bytes that it was applied to are free bytes.
     pub(crate) fn frees(&self) -> bool {
-        ActionKind::named(&self.action).is_some_and(ActionKind::frees)
+        Action::named(&self.action).is_some_and(|action| action.frees())
     }
 }
 

@@ -391,8 +391,7 @@ fn longest_aggregation(engine: &Engine) -> Option<Duration> {
 
 /// The warning about schemes that take memory away by samples only. `None` without such schemes.
 fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
-    let names: Vec<&str> =
-        schemes.filter(|scheme| scheme.action.kind().takes_away()).map(|scheme| &*scheme.name).collect();
+    let names: Vec<&str> = schemes.filter(|scheme| scheme.action.takes_away()).map(|scheme| &*scheme.name).collect();
     let (first, rest) = names.split_first()?;
     let (what, acts) = match rest {
         [] => (format!("the scheme {first}"), "acts"),

@@ -152,7 +152,7 @@ fn of_scheme(tried: &Tried) -> Value {
     let steps: Vec<Value> = tried.steps.iter().map(of_step).collect();
     json!({
         "name": &*tried.scheme.name,
-        "action": tried.scheme.action.kind().name(),
+        "action": tried.scheme.action.name(),
         "applications": total.applications,
         "regions": total.tried_regions,
         "bytes": tried.bytes,
