@@ -268,24 +268,26 @@ impl Pacing {
     /// The CPU time over each 10 s that begin with a snapshot, after the first 3 s, in per cent of one CPU. What a
     /// snapshot took counts evenly over its time.
     pub fn over_windows(&self) -> Vec<f64> {
+        let spent = &self.spent[self.spent.partition_point(|spent| spent.from < START)..];
         let mut shares = vec![];
-        for (first, Spent { from, .. }) in self.spent.iter().enumerate().filter(|(_, spent)| spent.from >= START) {
+        // The CPU time of the snapshots that lie in the window, which are those up to `last`.
+        let (mut cpu, mut last) = (Duration::ZERO, 0);
+        for (first, Spent { from, cpu: of_first, .. }) in spent.iter().enumerate() {
             let end = *from + WINDOW;
-            let mut cpu = Duration::ZERO;
-            let mut covered = false;
-            for spent in &self.spent[first..] {
-                let length = spent.to.saturating_sub(spent.from).as_secs_f64().max(1e-9);
-                let inside = end.saturating_sub(spent.from).as_secs_f64() / length;
-                cpu += spent.cpu.mul_f64(inside.min(1.0));
-                covered = spent.to >= end;
-                if covered {
-                    break;
-                }
+            while let Some(inside) = spent.get(last).filter(|spent| spent.to < end) {
+                cpu += inside.cpu;
+                last += 1;
             }
-            if !covered {
-                break;
+            let Some(across) = spent.get(last) else { break };
+            let length = across.to.saturating_sub(across.from).as_secs_f64().max(1e-9);
+            let inside = end.saturating_sub(across.from).as_secs_f64() / length;
+            let all = cpu + across.cpu.mul_f64(inside.min(1.0));
+            shares.push(all.as_secs_f64() / WINDOW.as_secs_f64() * 100.0);
+            if last > first {
+                cpu = cpu.saturating_sub(*of_first);
+            } else {
+                last = first + 1;
             }
-            shares.push(cpu.as_secs_f64() / WINDOW.as_secs_f64() * 100.0);
         }
         shares
     }
