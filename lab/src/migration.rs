@@ -45,7 +45,7 @@ pub fn recording(name: &str) -> PathBuf {
 /// What the schemes of a finished run have done.
 pub fn reports(name: &str) -> Vec<Report> {
     let recording = Recording::open(&recording(name)).unwrap();
-    recording.activities().unwrap().last().unwrap().unwrap().schemes
+    recording.activities().last().unwrap().unwrap().schemes
 }
 
 /// A scheme with this condition and action, on the addresses of `range` only.

@@ -54,7 +54,7 @@ fn recording(name: &str) -> PathBuf {
 
 /// The activities that were recorded under this name.
 fn activities(name: &str) -> Vec<Activity> {
-    Recording::open(&recording(name)).unwrap().activities().unwrap().map(Result::unwrap).collect()
+    Recording::open(&recording(name)).unwrap().activities().map(Result::unwrap).collect()
 }
 
 /// The share of a range that is in memory, 0 to 1.
@@ -145,7 +145,7 @@ fn memory_that_was_accessed_since_the_last_survey_is_left_alone() {
     eventually("idle memory is swapped out", || resident(pid, idle) < 0.1);
     assert!(began.elapsed() < Duration::from_secs(36), "this machine is too slow for the test");
     assert_eq!(run.wait(), 0);
-    let activities = Recording::open(&recording).unwrap().activities().unwrap().map(Result::unwrap);
+    let activities = Recording::open(&recording).unwrap().activities().map(Result::unwrap);
     let applied: Vec<u64> =
         activities.last().unwrap().schemes.iter().map(|scheme| scheme.total.applied_bytes).collect();
     assert!(applied[0] >= 14 * MIB && applied[1] <= MIB, "{applied:?}");

@@ -44,7 +44,7 @@ fn surveyed(name: &str, probe: &str, pid: u32, range: AddrRange) -> PageSums {
     let options = ["--probe", probe, "--survey", "1s", "--target-budget", "100%", "--duration", "6s", "-o", file];
     succeed(&[&["record", "--pid", &pid], &options[..], &EMULATED].concat());
     println!("{}", succeed(&["report", "summary", file]));
-    let last = Recording::open(&recording).unwrap().surveys().unwrap().map(Result::unwrap).last().unwrap();
+    let last = Recording::open(&recording).unwrap().surveys().map(Result::unwrap).last().unwrap();
     let target = &last.survey.targets[0];
     let mut sums = PageSums::default();
     let of_memory = target

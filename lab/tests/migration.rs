@@ -19,7 +19,7 @@ use serde_json::Value;
 /// The most bytes in memory on `node` that a survey of a finished run has found.
 fn most_on(name: &str, node: NodeId) -> u64 {
     let recording = Recording::open(&recording(name)).unwrap();
-    let surveys = recording.surveys().unwrap().map(|record| record.unwrap().survey);
+    let surveys = recording.surveys().map(|record| record.unwrap().survey);
     let on_node = surveys.flat_map(|survey| survey.by_node).filter(|found| found.node == node);
     on_node.map(|found| found.sums.present).max().unwrap_or(0)
 }

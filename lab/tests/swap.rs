@@ -55,7 +55,7 @@ fn surveys_tell_what_of_a_mapping_is_in_swap() {
         let options = ["--probe", probe, "--survey", "1s", "--duration", "6s", "--pid", &pid, "-o", file];
         succeed(&[&["record"], &options[..], &EMULATED].concat());
 
-        let last = Recording::open(&recording).unwrap().surveys().unwrap().map(Result::unwrap).last().unwrap();
+        let last = Recording::open(&recording).unwrap().surveys().map(Result::unwrap).last().unwrap();
         let target = &last.survey.targets[0];
         let of_area = target
             .by_mapping
@@ -117,7 +117,7 @@ fn what_two_processes_have_in_swap_in_common_counts_once() {
         let (parent, child) = (parent.to_string(), child.to_string());
         let options = ["--probe", probe, "--survey", "1s", "--duration", "4s", "--pid", &parent, "--pid", &child];
         succeed(&[&["record", "-o", file], &options[..], &EMULATED].concat());
-        let last = Recording::open(&recording).unwrap().surveys().unwrap().map(Result::unwrap).last().unwrap();
+        let last = Recording::open(&recording).unwrap().surveys().map(Result::unwrap).last().unwrap();
         let of_each: Vec<u64> = last.survey.targets.iter().map(|target| target.total().swapped.unwrap()).collect();
         assert!(of_each.len() == 2 && of_each.iter().all(|&bytes| bytes >= 16 * MIB), "{probe}: {of_each:?}");
         let total = last.survey.total.unwrap().sums.swapped.unwrap();

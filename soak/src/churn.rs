@@ -166,7 +166,7 @@ fn grown([before, after]: [Used; 2]) -> Vec<String> {
 fn targets(path: &Path) -> Result<(Ending, usize), isotherm_record::RecordError> {
     let recording = Recording::open(path)?;
     let mut targets = std::collections::HashSet::new();
-    for snapshot in recording.snapshots()? {
+    for snapshot in recording.snapshots() {
         targets.extend(snapshot?.snapshot.targets.iter().map(|target| target.id));
     }
     Ok((recording.ending(), targets.len()))

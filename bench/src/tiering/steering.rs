@@ -95,7 +95,7 @@ impl Steering {
         };
         ensure!(status.success(), "isotherm ended with {status}: {}", self.said()?);
         let recording = Recording::open(&self.recording)?;
-        let last = recording.activities()?.last().context("the recording has no activity")??;
+        let last = recording.activities().last().context("the recording has no activity")??;
         let schemes = last.schemes.iter().map(|scheme| Scheme {
             name: scheme.name.to_string(),
             tried: scheme.total.tried_bytes,
@@ -117,7 +117,7 @@ impl Steering {
         });
         let schemes = schemes.collect();
         let mut surveyed_at = Vec::new();
-        for survey in recording.surveys()? {
+        for survey in recording.surveys() {
             surveyed_at.push(survey?.survey.time.as_secs_f64());
         }
         let surveys = surveyed_at.len();

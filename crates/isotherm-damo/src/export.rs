@@ -164,7 +164,7 @@ fn write_json<W: Write>(recording: &Recording, output: W, notes: &mut Vec<String
     records.output.write_all(b"[")?;
     for batch in batches(&targets) {
         let mut kept: Vec<Vec<Moment>> = batch.iter().map(|_| Vec::new()).collect();
-        for record in recording.snapshots()? {
+        for record in recording.snapshots() {
             let snapshot = record?.snapshot;
             let (time, timing) = (snapshot.time, Timing::of(&snapshot));
             for target in snapshot.targets {
@@ -228,7 +228,7 @@ impl Contents {
         let mut indices = HashMap::new();
         let mut timing: Option<Timing> = None;
         let mut varies = false;
-        for record in recording.snapshots()? {
+        for record in recording.snapshots() {
             let snapshot = record?.snapshot;
             let own = Timing::of(&snapshot);
             let first = *timing.get_or_insert(own);

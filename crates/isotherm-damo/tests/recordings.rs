@@ -25,7 +25,7 @@ fn made(name: &str) -> PathBuf {
 
 /// The snapshots of a recording, target by target.
 fn rows(recording: &Recording) -> Vec<Row> {
-    recording.snapshots().unwrap().flat_map(|record| record.unwrap().into_rows()).collect()
+    recording.snapshots().flat_map(|record| record.unwrap().into_rows()).collect()
 }
 
 /// Imports a file, and reads what became of it.

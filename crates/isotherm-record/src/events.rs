@@ -53,7 +53,7 @@ impl Event {
     }
 
     /// The order of events, and of those of one time.
-    fn order(&self) -> (Duration, u8) {
+    pub(crate) fn order(&self) -> (Duration, u8) {
         let rank = match self {
             Self::Snapshot(_) => 0,
             Self::Panel(_) => 1,
@@ -102,6 +102,19 @@ impl Needs {
         marks: false,
         allocations: false,
         missed: false,
+    };
+    /// Everything.
+    pub const ALL: Self = Self {
+        snapshots: true,
+        regions: true,
+        costs: true,
+        surveys: true,
+        blocks: true,
+        panels: true,
+        activities: true,
+        marks: true,
+        allocations: true,
+        missed: true,
     };
     /// Whole snapshots.
     pub const SNAPSHOTS: Self = Self { snapshots: true, regions: true, costs: true, ..Self::NOTHING };

@@ -7,7 +7,7 @@ use isotherm_core::Snapshot;
 use isotherm_core::survey::{PageSums, SurveySnapshot};
 
 use crate::batches::Batches;
-use crate::{Damage, Ending, Missed, MissedKind, RecordError, Recording, SnapshotRecord, columns};
+use crate::{Damage, Ending, Event, MissedKind, Needs, RecordError, Recording, SnapshotRecord, columns};
 
 /// What a recording holds, and what is missing.
 #[derive(Debug)]
@@ -112,46 +112,51 @@ impl Examination {
 /// # Errors
 /// If the file cannot be read. What is wrong with its contents is part of the [`Examination`].
 pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
-    let mut error = None;
-    let mut last = None;
-    let mut punctuality = Punctuality::default();
-    let mut snapshots = 0;
-    count(recording.snapshots()?, &mut error, |record| {
-        punctuality.add(&record, last);
-        snapshots += u64::from(last.replace(record.snapshot.time) != Some(record.snapshot.time));
-    })?;
-    let activities = count(recording.activities()?, &mut error, |_| ())?;
-    let mut last_survey = None;
-    let surveys = count(recording.surveys()?, &mut error, |record| last_survey = Some(found(&record.survey)))?;
-    let marks = count(recording.marks()?, &mut error, |_| ())?;
-    let (mut allocations, mut lost_allocations) = (0, 0);
-    count(recording.allocations()?, &mut error, |found| {
-        allocations += found.calls.len() as u64;
-        lost_allocations += found.lost;
-    })?;
-    let mut missed = BTreeMap::new();
-    count(recording.missed()?, &mut error, |of: Missed| *missed.entry(of.kind).or_default() += of.count)?;
-    Ok(Examination {
+    let mut found = Examination {
         ending: recording.ending(),
         bytes: recording.len_bytes(),
-        snapshots,
-        activities,
-        surveys,
-        marks,
-        allocations,
-        lost_allocations,
-        missed,
-        last,
-        punctuality,
-        last_survey,
+        snapshots: 0,
+        activities: 0,
+        surveys: 0,
+        marks: 0,
+        allocations: 0,
+        lost_allocations: 0,
+        missed: BTreeMap::new(),
+        last: None,
+        punctuality: Punctuality::default(),
+        last_survey: None,
         missing: missing(recording),
         is_header_corrected: recording.is_header_corrected(),
-        error,
-    })
+        error: None,
+    };
+    for event in recording.events(Needs { panels: false, ..Needs::ALL }) {
+        match event {
+            Ok(Event::Snapshot(record)) => {
+                found.punctuality.add(&record, found.last);
+                let time = record.snapshot.time;
+                found.snapshots += u64::from(found.last.replace(time) != Some(time));
+            }
+            Ok(Event::Survey(record)) => {
+                found.surveys += 1;
+                found.last_survey = Some(sums(&record.survey));
+            }
+            Ok(Event::Activity(_)) => found.activities += 1,
+            Ok(Event::Mark(_)) => found.marks += 1,
+            Ok(Event::Allocations(calls)) => {
+                found.allocations += calls.calls.len() as u64;
+                found.lost_allocations += calls.lost;
+            }
+            Ok(Event::Missed(of)) => *found.missed.entry(of.kind).or_default() += of.count,
+            Ok(Event::Panel(_)) => {}
+            Err(error @ RecordError::Read { .. }) => return Err(error),
+            Err(error) => found.error = Some(error),
+        }
+    }
+    Ok(found)
 }
 
 /// What a survey found in all targets. What several of them share counts once, if the survey knows.
-fn found(survey: &SurveySnapshot) -> PageSums {
+fn sums(survey: &SurveySnapshot) -> PageSums {
     survey.total.map_or_else(
         || {
             let mut sums = PageSums::default();
@@ -160,26 +165,6 @@ fn found(survey: &SurveySnapshot) -> PageSums {
         },
         |total| total.sums,
     )
-}
-
-/// Counts items up to the first error in what they say, which is kept.
-fn count<T>(
-    items: impl Iterator<Item = Result<T, RecordError>>,
-    kept: &mut Option<RecordError>,
-    mut take: impl FnMut(T),
-) -> Result<u64, RecordError> {
-    let mut count = 0;
-    for item in items {
-        match item {
-            Ok(item) => {
-                take(item);
-                count += 1;
-            }
-            Err(error @ RecordError::Read { .. }) => return Err(error),
-            Err(error) => drop(kept.get_or_insert(error)),
-        }
-    }
-    Ok(count)
 }
 
 fn missing(recording: &Recording) -> Vec<Missing> {

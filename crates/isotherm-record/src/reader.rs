@@ -137,11 +137,8 @@ impl Recording {
     }
 
     /// All snapshots.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn snapshots(&self) -> Result<Items<SnapshotRecord>, RecordError> {
-        Ok(self.only(Needs::SNAPSHOTS, |event| if let Event::Snapshot(item) = event { Some(item) } else { None }))
+    pub fn snapshots(&self) -> Items<SnapshotRecord> {
+        self.only(Needs::SNAPSHOTS, |event| if let Event::Snapshot(item) = event { Some(item) } else { None })
     }
 
     /// The times of all snapshots and surveys, in the order of the file. A time may be repeated. Few other columns are
@@ -162,51 +159,33 @@ impl Recording {
     }
 
     /// All activities. Those of a recording without schemes tell only how much memory is in use, if there are any.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn activities(&self) -> Result<Items<Activity>, RecordError> {
-        Ok(self.only(Needs::ACTIVITIES, |event| if let Event::Activity(item) = event { Some(item) } else { None }))
+    pub fn activities(&self) -> Items<Activity> {
+        self.only(Needs::ACTIVITIES, |event| if let Event::Activity(item) = event { Some(item) } else { None })
     }
 
     /// All surveys. A recording without surveys has none.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn surveys(&self) -> Result<Items<SurveyRecord>, RecordError> {
-        Ok(self.only(Needs::SURVEYS, |event| if let Event::Survey(item) = event { Some(item) } else { None }))
+    pub fn surveys(&self) -> Items<SurveyRecord> {
+        self.only(Needs::SURVEYS, |event| if let Event::Survey(item) = event { Some(item) } else { None })
     }
 
     /// All marks.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn marks(&self) -> Result<Items<Mark>, RecordError> {
-        Ok(self.only(Needs::MARKS, |event| if let Event::Mark(item) = event { Some(item) } else { None }))
+    pub fn marks(&self) -> Items<Mark> {
+        self.only(Needs::MARKS, |event| if let Event::Mark(item) = event { Some(item) } else { None })
     }
 
     /// All calls that mapped memory. A recording without call stacks has none.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn allocations(&self) -> Result<Items<Allocations>, RecordError> {
-        Ok(self.only(Needs::ALLOCATIONS, |event| if let Event::Allocations(item) = event { Some(item) } else { None }))
+    pub fn allocations(&self) -> Items<Allocations> {
+        self.only(Needs::ALLOCATIONS, |event| if let Event::Allocations(item) = event { Some(item) } else { None })
     }
 
     /// What the recorder could not take in.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn missed(&self) -> Result<Items<Missed>, RecordError> {
-        Ok(self.only(Needs::MISSED, |event| if let Event::Missed(item) = event { Some(item) } else { None }))
+    pub fn missed(&self) -> Items<Missed> {
+        self.only(Needs::MISSED, |event| if let Event::Missed(item) = event { Some(item) } else { None })
     }
 
     /// How much memory was in use, about each second. A recording without surveys does not tell.
-    ///
-    /// # Errors
-    /// None at present. Errors of reading come with the items.
-    pub fn panels(&self) -> Result<Items<PanelSnapshot>, RecordError> {
-        Ok(self.only(Needs::PANELS, |event| if let Event::Panel(item) = event { Some(item) } else { None }))
+    pub fn panels(&self) -> Items<PanelSnapshot> {
+        self.only(Needs::PANELS, |event| if let Event::Panel(item) = event { Some(item) } else { None })
     }
 
     /// What the recording has a column for, be it used or not.

@@ -22,8 +22,8 @@ use crate::table::{Build, only};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
-    Activity, Contents, Cost, Header, Mark, Missed, RecordError, SnapshotRecord, SurveyRecord, TargetInfo, activity,
-    allocations, check, panel, schema, survey,
+    Activity, Contents, Cost, Event, Header, Mark, Missed, RecordError, SnapshotRecord, SurveyRecord, TargetInfo,
+    activity, allocations, check, panel, schema, survey,
 };
 
 /// How much time of a recording is buffered at most before it is handed to the kernel.
@@ -192,6 +192,22 @@ impl Recorder {
             self.handed_over = snapshot.time;
         }
         Ok(())
+    }
+
+    /// Adds an event, by the function for its kind.
+    ///
+    /// # Errors
+    /// As that function.
+    pub fn write_event(&mut self, event: &Event) -> Result<(), RecordError> {
+        match event {
+            Event::Snapshot(record) => self.write(record),
+            Event::Panel(found) => self.write_panel(found),
+            Event::Survey(record) => self.write_survey(record),
+            Event::Activity(activity) => self.write_activity(activity),
+            Event::Mark(mark) => self.write_mark(mark),
+            Event::Allocations(found) => self.write_allocations(found),
+            Event::Missed(missed) => self.write_missed(missed),
+        }
     }
 
     /// Adds an activity. It may be older or newer than the snapshots that are written before and after it.

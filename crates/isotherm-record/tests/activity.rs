@@ -98,7 +98,7 @@ fn while_all_schemes_sleep_activities_are_handed_over_all_the_same() {
     // As if it were killed here.
     let recording = Recording::open(&path).unwrap();
     assert_eq!(recording.ending(), Ending::Unfinished);
-    let read: Vec<_> = recording.activities().unwrap().collect::<Result<_, _>>().unwrap();
+    let read: Vec<_> = recording.activities().collect::<Result<_, _>>().unwrap();
     assert!(read.len() >= 25, "{}", read.len());
     assert_eq!(read, (1..=read.len() as u32).map(common::activity).collect::<Vec<_>>());
 }

@@ -19,7 +19,7 @@ fn mark(ms: u64, text: &str) -> Mark {
 }
 
 fn read_marks(path: &Path) -> Vec<Mark> {
-    Recording::open(path).unwrap().marks().unwrap().map(Result::unwrap).collect()
+    Recording::open(path).unwrap().marks().map(Result::unwrap).collect()
 }
 
 /// Records 20 snapshots, 100 ms apart, with these marks among them. Returns the rows of the snapshots.

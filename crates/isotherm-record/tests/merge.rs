@@ -14,8 +14,8 @@ use isotherm_core::scheme::{Action, Report, Statistics};
 use isotherm_core::survey::TotalSums;
 use isotherm_core::{AddrRange, Allocation, Allocations, MappingCall, MemoryUse, StackFrame, TargetId};
 use isotherm_record::{
-    Activity, Contents, Cut, Ending, Header, Mark, MarkText, MergeError, Merged, Recorder, Recording, Row, Run,
-    SnapshotRecord, cut, examine, merge,
+    Activity, Contents, Cut, Ending, Header, JoinError, Joined, Mark, MarkText, MergeError, Merged, Recorder,
+    Recording, Row, Run, SnapshotRecord, cut, examine, merge,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -64,7 +64,7 @@ impl Place {
 
     fn merge(&self, names: &[&str]) -> Result<Merged, MergeError> {
         let recordings: Vec<_> = names.iter().map(|name| Recording::open(&self.path(name)).unwrap()).collect();
-        merge(&recordings, &self.path("all.rec"))
+        merge(&Joined::new(recordings)?, &self.path("all.rec"))
     }
 
     fn merged(&self) -> Recording {
@@ -238,7 +238,7 @@ fn recordings_that_differ_in_what_figures_rest_on_are_refused() {
         (&fixed, "the ways of choosing intervals differ (auto and fixed)"),
     ] {
         let why = with(change);
-        assert!(why.contains(what) && why.contains("a.rec and ") && why.contains("b.rec:"), "{why}");
+        assert!(why.contains(what) && why.contains("a.rec and ") && why.contains("b.rec as one:"), "{why}");
     }
     let mut header = started(0);
     fixed(&mut header);
@@ -447,7 +447,7 @@ fn marks_are_all_kept_in_the_order_of_time() {
         });
     }
     place.merge(&["a.rec", "b.rec"]).unwrap();
-    let marks: Vec<Mark> = place.merged().marks().unwrap().collect::<Result<_, _>>().unwrap();
+    let marks: Vec<Mark> = place.merged().marks().collect::<Result<_, _>>().unwrap();
     assert_eq!(marks, [mark(100, "a"), mark(200, "c"), mark(500, "b"), mark(500, "d")]);
 }
 
@@ -473,7 +473,7 @@ fn stacks_get_numbers_of_their_own() {
     }
     place.merge(&["a.rec", "b.rec"]).unwrap();
     let (mut stacks, mut calls) = (BTreeMap::new(), vec![]);
-    for found in place.merged().allocations().unwrap() {
+    for found in place.merged().allocations() {
         let found = found.unwrap();
         stacks.extend(found.stacks);
         calls.extend(found.calls.into_iter().map(|call| (ms(call.time), call.target, call.stack.unwrap())));
@@ -540,12 +540,13 @@ fn the_output_appears_when_it_is_whole_and_is_none_of_the_recordings() {
     place.record("b.rec", &started(0), &snapshots(2, 1..=3));
     let open = |name: &str| Recording::open(&place.path(name)).unwrap();
     let before = std::fs::read(place.path("a.rec")).unwrap();
-    let error = merge(&[open("a.rec"), open("b.rec")], &place.path("a.rec")).unwrap_err();
+    let joined = Joined::new(vec![open("a.rec"), open("b.rec")]).unwrap();
+    let error = merge(&joined, &place.path("a.rec")).unwrap_err();
     assert!(matches!(error, MergeError::Output(_)), "{error}");
     assert_eq!(std::fs::read(place.path("a.rec")).unwrap(), before);
     std::fs::write(place.path("all.rec"), "before").unwrap();
     let error = place.merge(&["a.rec", "a.rec"]).unwrap_err();
-    assert!(matches!(error, MergeError::SameTarget { .. }), "{error}");
+    assert!(matches!(error, MergeError::Join(JoinError::SameTarget { .. })), "{error}");
     assert_eq!(std::fs::read_to_string(place.path("all.rec")).unwrap(), "before");
     place.merge(&["a.rec", "b.rec"]).unwrap();
     let old = std::fs::read_to_string(place.path("all.rec.old")).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_record::{
-    Contents, Cut, Format, Missed, MissedKind, RecordError, Recorder, Recording, convert, cut, examine, merge,
+    Contents, Cut, Format, Joined, Missed, MissedKind, RecordError, Recorder, Recording, convert, cut, examine, merge,
     missed_words,
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn missed(ms: u64, kind: MissedKind, count: u64) -> Missed {
 }
 
 fn read(path: &Path) -> Vec<Missed> {
-    Recording::open(path).unwrap().missed().unwrap().map(Result::unwrap).collect()
+    Recording::open(path).unwrap().missed().map(Result::unwrap).collect()
 }
 
 /// A recording of 2 s that lacks these.
@@ -70,7 +70,7 @@ fn how_long_targets_were_held_is_read_as_it_was_written() {
     record.cost.as_mut().unwrap().holds_ns = Some(9);
     recorder.write(&record).unwrap();
     recorder.finish().unwrap();
-    let cost = Recording::open(&path).unwrap().snapshots().unwrap().next().unwrap().unwrap().cost.unwrap();
+    let cost = Recording::open(&path).unwrap().snapshots().next().unwrap().unwrap().cost.unwrap();
     assert_eq!((cost.longest_hold_ns, cost.holds_ns), (Some(7), Some(9)));
 }
 
@@ -88,7 +88,7 @@ fn a_part_a_conversion_and_a_merged_recording_say_what_is_missing() {
     convert(&recording, &place("b.json"), Format::Json).unwrap();
     let document: Value = serde_json::from_slice(&std::fs::read(place("b.json")).unwrap()).unwrap();
     assert_eq!(document["missed"][1], json!({"time_ns": 700_000_000, "kind": "snapshots", "count": 3}));
-    merge(&[recording], &place("all.rec")).unwrap();
+    merge(&Joined::new(vec![recording]).unwrap(), &place("all.rec")).unwrap();
     assert_eq!(read(&place("all.rec")), some());
 }
 

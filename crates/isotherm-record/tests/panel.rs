@@ -34,7 +34,7 @@ fn reading(ms: u64) -> PanelSnapshot {
 }
 
 fn read(path: &Path) -> Vec<PanelSnapshot> {
-    Recording::open(path).unwrap().panels().unwrap().map(Result::unwrap).collect()
+    Recording::open(path).unwrap().panels().map(Result::unwrap).collect()
 }
 
 fn record(path: &Path) -> Vec<PanelSnapshot> {

@@ -10,11 +10,12 @@ use isotherm_core::{
     AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, is_memory, units,
 };
 use isotherm_record::{
-    Activity, Ending, Event, Header, Mark, Missed, Needs, Part, Recording, Row, SurveyRecord, pid_column,
+    Activity, Ending, Event, Header, Joined, Mark, Missed, Needs, Part, Recording, Row, SurveyRecord, pid_column,
 };
 
 use crate::ReportError;
 use crate::names::Names;
+use crate::sanitise;
 
 /// The events of one walk over a source.
 pub type Events<'a> = Box<dyn Iterator<Item = Result<Event, BoxError>> + 'a>;
@@ -90,21 +91,7 @@ impl Source for Recording {
     }
 
     fn events(&self, needs: Needs) -> Result<Events<'_>, BoxError> {
-        let (mut of_snapshots, mut of_surveys) = (Names::default(), Names::default());
-        Ok(Box::new(self.events(needs).map(move |event| {
-            let mut event = event?;
-            let time = event.time();
-            match &mut event {
-                Event::Snapshot(record) => record.snapshot.targets.iter_mut().for_each(|target| {
-                    target.mappings = of_snapshots.tell(time, target.id, &target.mappings);
-                }),
-                Event::Survey(record) => record.survey.targets.iter_mut().for_each(|target| {
-                    target.mappings = of_surveys.tell(time, target.id, &target.mappings);
-                }),
-                Event::Panel(_) | Event::Activity(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => {}
-            }
-            Ok(event)
-        })))
+        Ok(Box::new(named(self.events(needs))))
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -123,6 +110,45 @@ impl Source for Recording {
             (damaged, cut) => damaged.or(cut),
         }
     }
+}
+
+impl Source for Joined {
+    fn header(&self) -> &Header {
+        self.header()
+    }
+
+    fn events(&self, needs: Needs) -> Result<Events<'_>, BoxError> {
+        Ok(Box::new(named(self.events(needs))))
+    }
+
+    fn cut_short(&self) -> Option<String> {
+        let each = self.recordings().iter().filter_map(|recording| {
+            Some(format!("{}: {}", sanitise(&recording.path().display().to_string()), recording.cut_short()?))
+        });
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| each.join("; "))
+    }
+}
+
+/// The events with as many names of mappings as reports tell apart.
+fn named<E: Into<BoxError>>(
+    events: impl Iterator<Item = Result<Event, E>>,
+) -> impl Iterator<Item = Result<Event, BoxError>> {
+    let (mut of_snapshots, mut of_surveys) = (Names::default(), Names::default());
+    events.map(move |event| {
+        let mut event = event.map_err(Into::into)?;
+        let time = event.time();
+        match &mut event {
+            Event::Snapshot(record) => record.snapshot.targets.iter_mut().for_each(|target| {
+                target.mappings = of_snapshots.tell(time, target.id, &target.mappings);
+            }),
+            Event::Survey(record) => record.survey.targets.iter_mut().for_each(|target| {
+                target.mappings = of_surveys.tell(time, target.id, &target.mappings);
+            }),
+            Event::Panel(_) | Event::Activity(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => {}
+        }
+        Ok(event)
+    })
 }
 
 /// What of a recording is missing because it is damaged.

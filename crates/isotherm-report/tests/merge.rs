@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::Snapshot;
-use isotherm_record::{Contents, Recorder, Recording, SnapshotRecord, merge};
-use isotherm_report::{Format, Kind, Options, SelectedTarget, Selection, write};
+use isotherm_record::{Contents, Joined, Recorder, Recording, SnapshotRecord, merge};
+use isotherm_report::{Format, Kind, Options, SelectedTarget, Selection, Source, write};
 use made::Made;
 use serde_json::Value;
 
@@ -52,9 +52,12 @@ fn report(kind: Kind, path: &Path, pid: Option<u32>, options: &Options) -> Value
 }
 
 fn report_of(kind: Kind, path: &Path, selection: &Selection, options: &Options) -> Value {
+    report_on(kind, &Recording::open(path).unwrap(), selection, options)
+}
+
+fn report_on(kind: Kind, source: &dyn Source, selection: &Selection, options: &Options) -> Value {
     let mut out = vec![];
-    let recording = Recording::open(path).unwrap();
-    write(kind, Format::Json, &recording, selection, options, &mut out).unwrap();
+    write(kind, Format::Json, source, selection, options, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     // Regions are one value a line.
     serde_json::from_str(&text)
@@ -71,9 +74,13 @@ impl Place {
         let place = Self { dir: tempfile::tempdir().unwrap() };
         recorded(made, &place.path("a.rec"), pids[0], Duration::ZERO);
         recorded(made, &place.path("b.rec"), pids[1], later);
-        let recordings = ["a.rec", "b.rec"].map(|name| Recording::open(&place.path(name)).unwrap());
-        merge(&recordings, &place.path("all.rec")).unwrap();
+        merge(&place.joined(), &place.path("all.rec")).unwrap();
         place
+    }
+
+    /// Both, read as one.
+    fn joined(&self) -> Joined {
+        Joined::new(["a.rec", "b.rec"].map(|name| Recording::open(&self.path(name)).unwrap()).into()).unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -94,6 +101,20 @@ fn without_header(mut report: Value) -> Value {
         map.values_mut().for_each(|value| *value = without_header(value.take()));
     }
     report
+}
+
+#[test]
+fn reports_on_several_recordings_are_those_on_what_they_are_merged_to() {
+    let (selection, options) = (Selection::default(), Options::default());
+    // At the same time, and one after another.
+    for (pids, later) in [([PID, OTHER], Duration::from_millis(30)), ([PID, PID], Duration::from_secs(3600))] {
+        let place = Place::new(&made::surveyed(40), pids, later);
+        let joined = place.joined();
+        for kind in KINDS.into_iter().chain([Kind::Overhead]) {
+            let found = report_on(kind, &joined, &selection, &options);
+            assert!(found == report_of(kind, &place.path("all.rec"), &selection, &options), "{kind:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! `isotherm report`: shows a recording.
 
 use std::io::{IsTerminal, Write, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm_output::{Output, OutputError, OutputFile, standard_output};
-use isotherm_record::Recording;
+use isotherm_record::{Joined, RecordError, Recording};
 use isotherm_report::{
-    Format, GroupBy, Kind, Limits, Options, ReportError, Sort, SummarySort, Terminal, UnknownExtension,
+    Format, GroupBy, Kind, Limits, Options, ReportError, Sort, Source, SummarySort, Terminal, UnknownExtension,
 };
 
 use crate::cli::{RegionOptions, Report, ReportFormat, ReportKind, SortKey};
@@ -57,8 +57,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         }
     }
 
-    let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
-    warn_of_damage(&recording);
+    let source = open(&options.recordings, options.reading.max_memory)?;
     let selection = options.selection.selection();
     let chosen = &options.regions;
     let regions = isotherm_report::RegionOptions {
@@ -71,13 +70,28 @@ pub fn run(options: &Report) -> Result<ExitCode> {
     let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
     let (by, window, measure) = (options.by, options.window, options.measure);
     let report = Options { terminal, regions, by, summary_sort, window, measure, ..Options::default() };
-    let inputs = [&options.recording];
-    let write = |out: &mut dyn Write| isotherm_report::write(kind, format, &recording, &selection, &report, out);
+    let inputs = &options.recordings;
+    let write = |out: &mut dyn Write| isotherm_report::write(kind, format, &*source, &selection, &report, out);
     match &options.output {
         None => write(&mut standard_output().apart_from(inputs)?)?,
         Some(path) => write_file(Output::new(path).apart_from(inputs).create()?, write)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a recording, or several as one.
+fn open(paths: &[PathBuf], max_memory: Option<u64>) -> Result<Box<dyn Source>> {
+    let recordings = open_all(paths, max_memory)?;
+    recordings.iter().for_each(warn_of_damage);
+    Ok(match <[Recording; 1]>::try_from(recordings) {
+        Ok([recording]) => Box::new(recording),
+        Err(recordings) => Box::new(Joined::new(recordings)?),
+    })
+}
+
+/// Opens each of these recordings.
+pub fn open_all(paths: &[PathBuf], max_memory: Option<u64>) -> Result<Vec<Recording>, RecordError> {
+    paths.iter().map(|path| Recording::open_within(path, max_memory)).collect()
 }
 
 fn kind(kind: ReportKind) -> Kind {

@@ -46,7 +46,7 @@ fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     // to set accessed bits again.
     let budgets = ["--cpu-budget", "50%", "--target-budget", "20%"];
     let how = ["record", "-q", "--probe", "bpf", "--survey", "1s", "--pid", &pid, "-o", "a.rec", "--duration"];
-    let last_survey = |recording: &Recording| recording.surveys().unwrap().last().unwrap().unwrap().survey;
+    let last_survey = |recording: &Recording| recording.surveys().last().unwrap().unwrap().survey;
     let recording = std::thread::scope(|scope| {
         let _ended = Ended(&ended);
         scope.spawn(|| {
@@ -68,7 +68,7 @@ fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     });
     assert_eq!(idle.len(), MAPPINGS / 2);
 
-    let last = recording.snapshots().unwrap().last().unwrap().unwrap().snapshot;
+    let last = recording.snapshots().last().unwrap().unwrap().snapshot;
     let target = &last.targets[0];
     assert!(target.mappings.len() >= MAPPINGS, "{}", target.mappings.len());
     assert!((10..=1000).contains(&target.regions.len()), "{}", target.regions.len());
@@ -93,7 +93,7 @@ fn a_snapshot_has_new_memory_before_the_aggregation_interval_is_over() {
     let ran = place.run(&[&how[..], &[ISOTHERM, "workload", "growing-and-shrinking", "--time", "11s"]].concat());
     assert_eq!(ran.status, 0, "{}", ran.err);
     let recording = Recording::open(&place.path("a.rec")).unwrap();
-    let snapshots: Vec<Snapshot> = recording.snapshots().unwrap().map(|record| record.unwrap().snapshot).collect();
+    let snapshots: Vec<Snapshot> = recording.snapshots().map(|record| record.unwrap().snapshot).collect();
     let present = |snapshot: &Snapshot| -> u64 { snapshot.regions().map(|region| region.size()).sum() };
     // The last snapshot is short, because the run ends.
     let (_, before_the_end) = snapshots.split_last().unwrap();

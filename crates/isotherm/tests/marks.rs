@@ -34,7 +34,7 @@ fn marks(place: &Place) -> Vec<String> {
     if !path.exists() {
         return Vec::new();
     }
-    let marks = Recording::open(&path).unwrap().marks().unwrap();
+    let marks = Recording::open(&path).unwrap().marks();
     marks.map(|mark| mark.unwrap().text.to_string()).collect()
 }
 

@@ -26,7 +26,7 @@ fn start(program: &Path, arguments: &[&str]) -> Kept {
 /// The IDs of the targets of a recording.
 fn targets(place: &Place, recording: &str) -> BTreeSet<u32> {
     let recording = Recording::open(&place.path(recording)).unwrap();
-    let snapshots = recording.snapshots().unwrap().map(|snapshot| snapshot.unwrap().snapshot);
+    let snapshots = recording.snapshots().map(|snapshot| snapshot.unwrap().snapshot);
     snapshots.flat_map(|snapshot| snapshot.targets.into_iter().filter_map(|target| target.id.pid())).collect()
 }
 
@@ -72,7 +72,7 @@ fn what_matches_joins_when_it_appears_and_leaves_when_it_ends_or_becomes_another
     let options = ["record", "--name", "^joins-later$", "--wait", "--quiet", "-o", "w.rec", "--aggr", "100ms"];
     let mut recorder = Kept(place.isotherm(&options).spawn().unwrap());
     let watched = |wanted: &dyn Fn(&BTreeSet<u32>) -> bool| {
-        let recording = || Recording::open(&place.path("w.rec")).ok()?.snapshots().ok()?.last()?.ok();
+        let recording = || Recording::open(&place.path("w.rec")).ok()?.snapshots().last()?.ok();
         let last = || recording().map(|last| last.snapshot.targets.iter().filter_map(|of| of.id.pid()).collect());
         eventually("the last snapshot has the targets", || last().is_some_and(|last| wanted(&last)));
     };
@@ -105,7 +105,7 @@ fn only_a_part_of_a_process_is_watched() {
         let ran = place.run(&[&["record", "-p", &pid, "-d", "1s", "-o", "p.rec"], options].concat());
         assert_eq!(ran.status, 0, "{options:?}: {}", ran.err);
         let recording = Recording::open(&place.path("p.rec")).unwrap();
-        let snapshot = recording.snapshots().unwrap().next().unwrap().unwrap().snapshot;
+        let snapshot = recording.snapshots().next().unwrap().unwrap().snapshot;
         snapshot.targets[0].mappings.iter().map(|mapping| (mapping.name.to_string(), mapping.range)).collect::<Vec<_>>()
     };
     let named = mappings(&["--mapping", "libc", "--mapping", r"^\[stack\]$"]);
@@ -136,7 +136,7 @@ fn a_mapping_that_is_not_there_is_an_error_or_is_waited_for_as_long_as_its_comma
     let ran = place.run(&record);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let recording = Recording::open(&place.path("h.rec")).unwrap();
-    let snapshot = recording.snapshots().unwrap().next().unwrap().unwrap().snapshot;
+    let snapshot = recording.snapshots().next().unwrap().unwrap().snapshot;
     assert!(snapshot.targets[0].mappings.iter().all(|mapping| &*mapping.name == "[heap]"), "{snapshot:?}");
     let ran = place.run(&["record", "--mapping", "^none$", "--", "sleep", "0.2"]);
     assert!(ran.status == 0 && ran.err.contains("nothing that matches --mapping was mapped"), "{}", ran.err);

@@ -47,7 +47,7 @@ fn names_that_are_no_text_are_kept_without_loss_and_escaped_in_output() {
         let ran = place.run(&["record", "--probe", probe, "-p", &pid, "-d", "1500ms", "-o", &file]);
         assert!(ran.status == 0 && !ran.err.contains('\x1b'), "{}", ran.err);
         let recording = Recording::open(&place.path(&file)).unwrap();
-        let record = recording.snapshots().unwrap().next().unwrap().unwrap();
+        let record = recording.snapshots().next().unwrap().unwrap();
         let names = record.snapshot.targets[0].mappings.iter().map(|mapping| bytes_of(&mapping.name).into_owned());
         assert!(names.collect::<Vec<_>>().contains(&expected), "{:?}", record.snapshot.targets[0].mappings);
         let command = bytes_of(&record.infos[0].1.command).into_owned();
@@ -108,12 +108,12 @@ fn a_process_whose_main_thread_has_ended_is_watched_until_it_ends() {
         let mut recorder = start(&place, &["record", "--probe", probe, "-p", &pid, "-o", "a.rec"]);
         eventually("there are snapshots", || {
             assert!(recorder.0.try_wait().unwrap().is_none(), "{}", messages(&place));
-            Recording::open(&place.path("a.rec")).is_ok_and(|a| a.snapshots().unwrap().count() > 2)
+            Recording::open(&place.path("a.rec")).is_ok_and(|a| a.snapshots().count() > 2)
         });
         drop(target);
         assert!(recorder.0.wait().unwrap().success(), "{}", messages(&place));
         let recording = Recording::open(&place.path("a.rec")).unwrap();
-        let record = recording.snapshots().unwrap().next().unwrap().unwrap();
+        let record = recording.snapshots().next().unwrap().unwrap();
         assert!(record.infos[0].1.command.contains("python3 -c import"), "{:?}", record.infos);
     }
 }
@@ -183,7 +183,7 @@ fn the_end_of_a_process_whose_main_thread_ended_before_ends_each_command() {
 fn without_files(place: &Place, probe: &str, pid: &str) -> Kept {
     let recorder = start(place, &["record", "--probe", probe, "-p", pid, "-o", "a.rec", "--survey", "off"]);
     eventually("there is a snapshot", || {
-        Recording::open(&place.path("a.rec")).is_ok_and(|a| a.snapshots().unwrap().count() > 0)
+        Recording::open(&place.path("a.rec")).is_ok_and(|a| a.snapshots().count() > 0)
     });
     limit(&recorder.0, 3);
     recorder
@@ -211,7 +211,7 @@ touch()";
         let told = messages(&place);
         assert!(told.contains("tries again") && told.contains("ulimit -n"), "{told}");
         limit(&recorder.0, 1024);
-        let count = || Recording::open(&place.path("a.rec")).unwrap().snapshots().unwrap().count();
+        let count = || Recording::open(&place.path("a.rec")).unwrap().snapshots().count();
         let before = count();
         eventually("it goes on", || count() > before + 2);
         drop(target);
@@ -273,7 +273,7 @@ fn a_target_that_cannot_be_read_any_longer_takes_no_other_target_with_it() {
             let pids = record.snapshot.targets.iter().filter_map(|target| target.id.pid());
             pids.collect::<Vec<u32>>()
         };
-        recording.snapshots().unwrap().map(|record| pids(record.unwrap())).collect::<Vec<_>>()
+        recording.snapshots().map(|record| pids(record.unwrap())).collect::<Vec<_>>()
     };
     let count = watched().len();
     eventually("the other one is watched", || watched().len() > count + 2);

@@ -19,7 +19,7 @@ fn workload(place: &Place) -> Kept {
 
 fn surveys(place: &Place) -> Vec<isotherm_record::SurveyRecord> {
     let Ok(recording) = Recording::open(&place.path("isotherm.rec")) else { return Vec::new() };
-    recording.surveys().map_or_else(|_| Vec::new(), |surveys| surveys.filter_map(Result::ok).collect())
+    recording.surveys().filter_map(Result::ok).collect()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn after_a_time_in_which_the_monitor_did_not_run_there_is_a_gap_and_no_burst() {
     let mut record = Kept(record.spawn().unwrap());
     let snapshots = || {
         let Ok(recording) = Recording::open(&place.path("isotherm.rec")) else { return Vec::new() };
-        let records = recording.snapshots().map_or_else(|_| Vec::new(), |records| records.flatten().collect());
+        let records = recording.snapshots().flatten().collect();
         records.into_iter().map(|record| record.snapshot).collect()
     };
     eventually("there are snapshots", || snapshots().len() >= 2);
@@ -81,7 +81,7 @@ fn hundreds_of_processes_that_live_for_milliseconds_come_and_go() {
     assert!(!ran.err.contains("not watched"), "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
-    let last = recording.snapshots().unwrap().last().unwrap().unwrap();
+    let last = recording.snapshots().last().unwrap().unwrap();
     assert!(last.snapshot.targets.len() <= 3, "those that have ended are gone: {}", last.snapshot.targets.len());
 }
 
@@ -100,7 +100,7 @@ fn a_target_in_another_time_namespace_is_watched_as_any_other() {
     let touched = |of: &isotherm_record::SurveyRecord| of.survey.targets.iter().map(|of| of.total().touched).max();
     assert!(surveys(&place).iter().any(|survey| touched(survey) > Some(1 << 20)), "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
-    let last = recording.snapshots().unwrap().last().unwrap().unwrap().snapshot.time;
+    let last = recording.snapshots().last().unwrap().unwrap().snapshot.time;
     assert!(last < Duration::from_secs(60), "{last:?}");
 }
 
@@ -129,8 +129,8 @@ fn in_a_time_namespace_calls_that_map_memory_belong_to_their_process_and_time() 
     }
     assert_eq!(ran.status, 0, "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
-    let target = recording.snapshots().unwrap().next().unwrap().unwrap().snapshot.targets[0].id;
-    let batches: Vec<_> = recording.allocations().unwrap().map(Result::unwrap).collect();
+    let target = recording.snapshots().next().unwrap().unwrap().snapshot.targets[0].id;
+    let batches: Vec<_> = recording.allocations().map(Result::unwrap).collect();
     let calls: Vec<_> = batches.iter().flat_map(|batch| &batch.calls).collect();
     assert!(calls.iter().any(|call| call.target == target && call.range.size() >= 16 << 20), "{calls:?}");
     assert!(calls.iter().all(|call| call.time < Duration::from_secs(60)), "{calls:?}");

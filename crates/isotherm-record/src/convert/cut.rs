@@ -4,21 +4,20 @@
 //! snapshot, survey and activity before it, the first ones after it, and the time of the first survey. The header says
 //! where the part begins and ends, so that reports do not count these.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::iter::Peekable;
+use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::{Allocations, PanelSnapshot, TargetId};
 
-use super::recording::{interleave, readable};
+use super::recording::used;
 use super::{ConvertError, of_output, open};
 use crate::time::nanoseconds;
 use crate::{
-    Activity, Contents, Ending, Header, Part, Recorder, Recording, SnapshotRecord, SurveyRecord, pid_column,
-    recording_at,
+    Activity, Ending, Event, Header, Needs, Part, RecordError, Recorder, Recording, SnapshotRecord, SurveyRecord,
+    pid_column, recording_at,
 };
 
 /// Which part of a recording is wanted.
@@ -42,6 +41,18 @@ impl Cut {
         let end = to_ns.map_or(Duration::MAX, Duration::from_nanos);
         let time = self.time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
         time.start.max(Duration::from_nanos(from_ns))..time.end.min(end)
+    }
+
+    /// The event with the wanted targets. `None` if it is a snapshot or a survey of others alone.
+    fn event(&self, event: Event) -> Option<Event> {
+        Some(match event {
+            Event::Snapshot(record) => Event::Snapshot(self.snapshot(record)?),
+            Event::Survey(record) => Event::Survey(self.survey(record)?),
+            Event::Panel(panel) => Event::Panel(self.panel(panel)),
+            Event::Activity(activity) => Event::Activity(self.activity(activity)),
+            Event::Allocations(found) => Event::Allocations(self.allocations(found)),
+            Event::Mark(_) | Event::Missed(_) => event,
+        })
     }
 
     /// The snapshot with the wanted targets. `None` if there are none.
@@ -94,80 +105,91 @@ impl Cut {
 /// the recording is damaged, or the output cannot be written.
 pub fn cut(recording: &Recording, wanted: &Cut, output: &Path) -> Result<u64, ConvertError> {
     let part = wanted.part_of(recording.header());
-    let (error, goes_on) = (RefCell::new(None), Cell::new(false));
-    let snapshots = readable(recording.snapshots()?, &error).filter_map(|record| wanted.snapshot(record));
-    let mut surveys = readable(recording.surveys()?, &error).filter_map(|record| wanted.survey(record)).peekable();
-    let activities = readable(recording.activities()?, &error).map(|activity| wanted.activity(activity));
-    let first = surveys.peek().map(without_memory);
-    let (snapshot_before, mut snapshots) = within(snapshots, |record| record.snapshot.time, &part, &goes_on);
-    let (survey_before, mut surveys) = within(surveys, |record| record.survey.time, &part, &goes_on);
-    let (activity_before, activities) = within(activities, |activity| activity.time, &part, &goes_on);
-    let has_snapshot = snapshots.peek().is_some_and(|record| holds(&part, record.snapshot.time));
-    let has_survey = surveys.peek().is_some_and(|record| holds(&part, record.survey.time));
-    if !has_snapshot && !has_survey {
-        return Err(match error.take() {
-            Some(error) => error.into(),
-            None => ConvertError::NothingToCut { path: recording.path().into() },
-        });
-    }
-    let count = Cell::new(0);
-    let snapshots = snapshot_before.into_iter().chain(snapshots).inspect(|record| {
-        count.set(count.get() + u64::from(holds(&part, record.snapshot.time)));
-    });
-    let mut surveys = survey_before.into_iter().chain(surveys).peekable();
-    let first = first.filter(|first| surveys.peek().is_none_or(|next| next.survey.time > first.survey.time));
-    let surveys = first.into_iter().chain(surveys);
-    let mut activities = activity_before.into_iter().chain(activities).peekable();
-    let marks = readable(recording.marks()?, &error).filter(|mark| holds(&part, mark.time));
-    let mut marks = marks.peekable();
-    let missed = readable(recording.missed()?, &error).filter(|missed| holds(&part, missed.time));
-    let missed = missed;
-
-    // What was mapped before the part belongs to the same calls in it.
-    let allocations = readable(recording.allocations()?, &error).map(|found| wanted.allocations(found));
-    let allocations = allocations.take_while(|found| found.time <= part.end);
-
-    let panels = readable(recording.panels()?, &error).filter(|found| holds(&part, found.time));
-    let panels = panels.map(|found| wanted.panel(found));
-
-    let contents =
-        Contents { activities: activities.peek().is_some(), marks: marks.peek().is_some(), ..recording.contents() };
     let file = open(recording, recording_at(output))?;
     let write = || {
-        let recorder = Recorder::begin(file, &header(recording.header(), &part), contents)?;
-        let mut recorder = recorder.appearing_whole();
-        interleave(&mut recorder, snapshots, activities, surveys, marks, allocations, (missed, panels))?;
-        match (error.take(), recording.ending()) {
-            (Some(error), _) => Err(error),
-            (None, Ending::Whole) => recorder.finish().map(drop),
-            (None, _) if goes_on.get() => recorder.finish().map(drop),
-            (None, Ending::Unfinished | Ending::CutShort { .. }) => recorder.break_off(),
+        let recorder = Recorder::begin(file, &header(recording.header(), &part), used(recording))?;
+        let mut writer = Writer { recorder: recorder.appearing_whole(), first: None, before: vec![], after: vec![] };
+        let (mut snapshots, mut surveys) = (0, 0);
+        for event in recording.events(Needs::ALL) {
+            let Some(event) = wanted.event(event?) else { continue };
+            if event.time() > part.end {
+                if writer.after(event)? {
+                    break;
+                }
+            } else if holds(&part, event.time()) {
+                snapshots += u64::from(matches!(event, Event::Snapshot(_)));
+                surveys += u64::from(matches!(event, Event::Survey(_)));
+                writer.inside(&event)?;
+            } else {
+                writer.before(event)?;
+            }
         }
+        if snapshots + surveys == 0 {
+            return Ok(None);
+        }
+        let goes_on = !writer.after.is_empty();
+        match recording.ending() {
+            Ending::Unfinished | Ending::CutShort { .. } if !goes_on => writer.recorder.break_off()?,
+            Ending::Whole | Ending::Unfinished | Ending::CutShort { .. } => writer.recorder.finish().map(drop)?,
+        }
+        Ok(Some(snapshots))
     };
-    write().map_err(|error| of_output(output, error))?;
-    Ok(count.get())
+    let written = write().map_err(|error| of_output(output, error))?;
+    written.ok_or_else(|| ConvertError::NothingToCut { path: recording.path().into() })
 }
 
-/// The last item before the part; and the items in it, with the first one after it. `goes_on` becomes true if there is
-/// one after it.
-fn within<'a, T: 'a>(
-    items: impl Iterator<Item = T> + 'a,
-    time: fn(&T) -> Duration,
-    part: &'a Range<Duration>,
-    goes_on: &'a Cell<bool>,
-) -> (Option<T>, Peekable<impl Iterator<Item = T> + 'a>) {
-    let mut items = items.peekable();
-    let mut before = None;
-    while let Some(item) = items.next_if(|item| time(item) <= part.end && !holds(part, time(item))) {
-        before = Some(item);
+/// Writes the events of a part, with those around it that it needs.
+struct Writer {
+    recorder: Recorder,
+    /// The first survey of the recording without its memory, unless the last one before the part is the first.
+    first: Option<SurveyRecord>,
+    /// The last snapshot, survey and activity before the part, until they are written.
+    before: Vec<Event>,
+    /// The kinds of events that were after the part.
+    after: Vec<Discriminant<Event>>,
+}
+
+impl Writer {
+    /// Takes in an event before the part.
+    fn before(&mut self, event: Event) -> Result<(), RecordError> {
+        match &event {
+            // What was mapped before the part belongs to the same calls in it.
+            Event::Allocations(_) => return self.recorder.write_event(&event),
+            Event::Panel(_) | Event::Mark(_) | Event::Missed(_) => return Ok(()),
+            Event::Snapshot(_) | Event::Survey(_) | Event::Activity(_) => {}
+        }
+        let earlier = self.before.iter().position(|known| discriminant(known) == discriminant(&event));
+        if let Some(earlier) = earlier.map(|nth| self.before.remove(nth))
+            && let Event::Survey(record) = &earlier
+        {
+            self.first.get_or_insert_with(|| without_memory(record));
+        }
+        self.before.push(event);
+        Ok(())
     }
-    let mut ended = false;
-    let inside = items.take_while(move |item| {
-        let had_ended = std::mem::replace(&mut ended, time(item) > part.end);
-        goes_on.set(goes_on.get() || ended);
-        !had_ended
-    });
-    (before, inside.peekable())
+
+    /// Writes an event of the part.
+    fn inside(&mut self, event: &Event) -> Result<(), RecordError> {
+        if let Some(first) = self.first.take() {
+            self.recorder.write_survey(&first)?;
+        }
+        self.before.drain(..).try_for_each(|before| self.recorder.write_event(&before))?;
+        self.recorder.write_event(event)
+    }
+
+    /// Writes an event after the part if it is the first of a kind that the part needs. Returns whether all of these
+    /// were there.
+    fn after(&mut self, event: Event) -> Result<bool, RecordError> {
+        match &event {
+            Event::Panel(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => return Ok(false),
+            Event::Snapshot(_) | Event::Survey(_) | Event::Activity(_) => {}
+        }
+        if !self.after.contains(&discriminant(&event)) {
+            self.after.push(discriminant(&event));
+            self.inside(&event)?;
+        }
+        Ok(self.after.len() == 3)
+    }
 }
 
 /// Whether an item at this time is in the part.

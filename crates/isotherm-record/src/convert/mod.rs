@@ -130,7 +130,7 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
     match format {
         Format::Recording => {
             let file = open(recording, recording_at(output))?;
-            recording::write(recording, file).map_err(|error| of_output(output, error))
+            recording::transfer(recording, file, true).map(drop).map_err(|error| of_output(output, error))
         }
         Format::Parquet => convert_with(recording, output, |writer| transfer::<parquet::Parquet>(recording, writer)),
         Format::Csv => convert_with(recording, output, |writer| transfer::<csv::Csv>(recording, writer)),
@@ -148,7 +148,7 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
 /// When the output is the recording or cannot be written, or the file cannot be read.
 pub fn recover(recording: &Recording, output: &Path) -> Result<Option<RecordError>, ConvertError> {
     let file = recording_at(output).apart_from([recording.path()]).create()?;
-    recording::write_readable(recording, file).map_err(|error| of_output(output, error))
+    recording::transfer(recording, file, false).map_err(|error| of_output(output, error))
 }
 
 /// An error of writing a recording to `output`, or of reading another one.
@@ -189,26 +189,26 @@ fn open(recording: &Recording, output: Output) -> Result<OutputFile, ConvertErro
 
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
     let mut writer = W::begin(recording, output)?;
-    for record in recording.snapshots()? {
+    for record in recording.snapshots() {
         record?.into_rows().try_for_each(|row| writer.row(&row))?;
     }
     if W::ALL {
-        for activity in recording.activities()? {
+        for activity in recording.activities() {
             writer.activity(&activity?)?;
         }
-        for survey in recording.surveys()? {
+        for survey in recording.surveys() {
             writer.survey(survey?)?;
         }
-        for mark in recording.marks()? {
+        for mark in recording.marks() {
             writer.mark(&mark?)?;
         }
-        for found in recording.allocations()? {
+        for found in recording.allocations() {
             writer.allocations(&found?)?;
         }
-        for missed in recording.missed()? {
+        for missed in recording.missed() {
             writer.missed(&missed?)?;
         }
-        for found in recording.panels()? {
+        for found in recording.panels() {
             writer.panel(&found?)?;
         }
     }

@@ -295,12 +295,12 @@ pub fn record_with_surveys(path: &Path, count: u32) -> (Vec<Row>, Vec<SurveyReco
 
 /// Opens and reads all surveys.
 pub fn read_surveys(path: &Path) -> Result<Vec<SurveyRecord>, RecordError> {
-    Recording::open(path)?.surveys()?.collect()
+    Recording::open(path)?.surveys().collect()
 }
 
 /// Opens and reads all activities.
 pub fn read_activities(path: &Path) -> Result<Vec<Activity>, RecordError> {
-    Recording::open(path)?.activities()?.collect()
+    Recording::open(path)?.activities().collect()
 }
 
 /// A snapshot with all that belongs to it.
@@ -355,7 +355,7 @@ pub fn record(path: &Path, count: u32) -> Vec<Row> {
 
 /// Opens and reads all rows.
 pub fn read(path: &Path) -> Result<Vec<Row>, RecordError> {
-    let records: Vec<_> = Recording::open(path)?.snapshots()?.collect::<Result<_, _>>()?;
+    let records: Vec<_> = Recording::open(path)?.snapshots().collect::<Result<_, _>>()?;
     Ok(records.into_iter().flat_map(SnapshotRecord::into_rows).collect())
 }
 

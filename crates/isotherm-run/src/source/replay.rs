@@ -32,9 +32,9 @@ impl Source for ReplaySource {
             .transpose()?;
         let mut pages = RecordedPages::default();
         // Only schemes need pages.
-        let mut surveys = schemes.is_some().then(|| recording.surveys()).transpose()?.into_iter().flatten().peekable();
-        let mut marks = recording.marks()?.peekable();
-        for record in recording.snapshots()? {
+        let mut surveys = schemes.is_some().then(|| recording.surveys()).into_iter().flatten().peekable();
+        let mut marks = recording.marks().peekable();
+        for record in recording.snapshots() {
             let mut record = record?;
             let mut survey = None;
             while let Some(next) =

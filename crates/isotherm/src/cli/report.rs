@@ -22,9 +22,9 @@ pub struct Report {
     /// What to show
     #[arg(value_name = "KIND")]
     pub kind: ReportKind,
-    /// The recording
+    /// The recording, or several that are read as one: rotated files, or those of several machines
     #[arg(value_name = "REC", default_value = RECORDING)]
-    pub recording: PathBuf,
+    pub recordings: Vec<PathBuf>,
     /// The format [default: that of the extension of -o, else text; html for the kind html]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<ReportFormat>,
@@ -243,6 +243,7 @@ Examples:
   isotherm report summary --by unit --sort hot
   isotherm report idle-time                  for how long is it idle?
   isotherm report temperature                how much is accessed how often?
+  isotherm report wss monday.rec tuesday.rec
   isotherm report regions --at 3s --sort rate --min-rate 50%
   isotherm report schemes acted.rec          what did the schemes do?
   isotherm report tune                       what follows for the target?

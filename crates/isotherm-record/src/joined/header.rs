@@ -1,4 +1,4 @@
-//! The header of recordings together, and whether they can be merged at all.
+//! The header of recordings together, and whether they can be read as one at all.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,28 +6,37 @@ use std::time::Duration;
 use isotherm_core::{sanitise, units};
 
 use crate::time::nanoseconds;
-use crate::{Budget, Header, Part, Run};
+use crate::{Budget, Header, Host, Part, Run};
 
 /// How intervals were chosen if they follow from what is observed.
 const AUTO: &str = "auto";
 
+/// A difference, with the values of both.
+fn differ(what: &str, a: &str, b: &str) -> String {
+    let named = |value: &str| if value.is_empty() { "unknown".into() } else { sanitise(value).into_owned() };
+    format!("{what} differ ({} and {})", named(a), named(b))
+}
+
+/// What makes two recordings those of different machines, or of different boots of one. `None` if they are of one.
+pub(super) fn difference_of_machines(first: &Host, second: &Host) -> Option<String> {
+    let has_no_id = first.id.is_empty() || second.id.is_empty();
+    if if has_no_id { first.name != second.name } else { first.id != second.id } {
+        return Some(differ("the machines", &first.name, &second.name));
+    }
+    let why = ", and process IDs of one boot mean nothing in another";
+    let is_one = first.boot_id == second.boot_id;
+    (!is_one).then(|| differ("the boots of the machine", &first.boot_id, &second.boot_id) + why)
+}
+
 /// What makes figures of both recordings together wrong, with the values of both. `None` if nothing does.
 pub(super) fn difference(first: &Header, second: &Header) -> Option<String> {
-    let differ = |what: &str, a: &str, b: &str| {
-        let named = |value: &str| if value.is_empty() { "unknown".into() } else { sanitise(value).into_owned() };
-        Some(format!("{what} differ ({} and {})", named(a), named(b)))
-    };
-    let (a, b) = (&first.host, &second.host);
-    if !a.id.is_empty() && !b.id.is_empty() && a.id != b.id || (a.id.is_empty() || b.id.is_empty()) && a.name != b.name
-    {
-        return differ("the machines", &a.name, &b.name);
+    let differ = |what: &str, a: &str, b: &str| Some(differ(what, a, b));
+    if (first.started_unix_ns == 0) != (second.started_unix_ns == 0) {
+        return Some("of one it is not known when it started, so that its times cannot be those of the other".into());
     }
-    if a.architecture != b.architecture {
-        return differ("the architectures of the machine", &a.architecture, &b.architecture);
-    }
-    if a.boot_id != b.boot_id {
-        let why = ", and process IDs of one boot mean nothing in another";
-        return differ("the boots of the machine", &a.boot_id, &b.boot_id).map(|what| what + why);
+    let (a, b) = (&first.host.architecture, &second.host.architecture);
+    if a != b {
+        return differ("the architectures of the machine", a, b);
     }
     if first.probe != second.probe {
         let why = ", which observe different memory";
@@ -54,8 +63,8 @@ pub(super) fn difference(first: &Header, second: &Header) -> Option<String> {
     None
 }
 
-/// The header of recordings that can be merged. Each comes with the time that it covers in the result. The first one
-/// started first.
+/// The header of recordings that can be read as one. Each comes with the time that it covers in that of all. The first
+/// one started first.
 pub(super) fn together(all: &[(&Header, Range<Duration>)]) -> Option<Header> {
     let (first, _) = all.first()?;
     let same = |of: fn(&Header) -> u64| all.iter().all(|(header, _)| of(header) == of(first));
@@ -74,8 +83,30 @@ pub(super) fn together(all: &[(&Header, Range<Duration>)]) -> Option<Header> {
         budget: budget(all),
         part,
         runs: all_runs,
+        host: host(all)?,
         ..(*first).clone()
     })
+}
+
+/// What is known of all machines together.
+fn host(all: &[(&Header, Range<Duration>)]) -> Option<Host> {
+    let mut hosts = all.iter().map(|(header, _)| &header.host);
+    let first = hosts.next()?;
+    Some(hosts.filter(|host| difference_of_machines(first, host).is_some()).fold(first.clone(), |sum, host| {
+        let is_known = |list: &str, one: &str| list.split(", ").any(|known| known == one);
+        let listed = |list: &str, one: &str| if is_known(list, one) { list.into() } else { format!("{list}, {one}") };
+        // Several boots are of one machine.
+        let more = if is_known(&sum.name, &host.name) { (0, 0) } else { (host.cpus, host.memory_bytes) };
+        Host {
+            id: String::new(),
+            boot_id: String::new(),
+            name: listed(&sum.name, &host.name),
+            kernel: listed(&sum.kernel, &host.kernel),
+            cpus: sum.cpus.saturating_add(more.0),
+            memory_bytes: sum.memory_bytes.saturating_add(more.1),
+            architecture: sum.architecture,
+        }
+    }))
 }
 
 /// The runs of one recording, in the time of the result.
