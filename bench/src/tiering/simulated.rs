@@ -245,7 +245,7 @@ pub fn run(setting: &Setting) -> Result<Figures> {
     }
     let [up, down] = [Moves::Hot, Moves::Cold].map(|direction| {
         let schemes = monitor.sink().schemes().zip(monitor.sink().reports());
-        let of_direction = schemes.filter(|(scheme, _)| scheme.action.kind().moves() == Some(direction));
+        let of_direction = schemes.filter(|(scheme, _)| scheme.action.moves() == Some(direction));
         of_direction.fold([0; 3], |[applied, returned, watched], (_, Report { total, .. })| {
             [applied + total.applied_bytes, returned + total.returned_bytes, watched + total.watched_bytes]
         })
