@@ -121,8 +121,9 @@ fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
 /// one region, with the means of the old ones, unless samples have found an access since: the survey has read the pages
 /// before that.
 ///
-/// A region that was idle and is in use now, or the other way round, begins a new age. Idle regions whose ages differ
-/// by more than about `ages` stay apart.
+/// A region that was idle and is in use now begins a new age. One that is idle is as old as its pages have been idle.
+/// If only a part of an old region is in use, all accesses that samples have found in it were in that part. Idle regions
+/// whose ages differ by more than about `ages` stay apart.
 pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory, ages: Duration) -> Vec<Region> {
     let mut regions = Vec::with_capacity(old.len());
     let mut rest = old;
@@ -132,7 +133,12 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
         let mut parts = carry_over(rest, &[stretch.range], std::iter::once);
         for part in &mut parts {
             let whole = part.bytes();
-            part.survey(history.pages_in(part.range()), history.interval());
+            if !stretch.is_touched() && was_in_use(rest, stretches, part.range()) {
+                part.forget_accesses();
+            }
+            let pages = history.pages_in(part.range());
+            let idle = if pages.touched == 0 { history.mean_idle(part.range()) } else { None };
+            part.survey(pages, idle);
             *part = part.carved_from(whole);
         }
         let mut parts = without_empty(parts, history);
@@ -146,6 +152,17 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
         regions.extend(parts);
     }
     regions
+}
+
+/// Whether a stretch that was accessed has a part of the region among `old` that `part` is a part of.
+fn was_in_use(old: &[Region], stretches: &[Stretch], part: AddrRange) -> bool {
+    let nth = old.partition_point(|region| region.range().end() <= part.start());
+    let Some(whole) = old.get(nth).map(Region::range).filter(|whole| whole.intersection(part).is_some()) else {
+        return false;
+    };
+    let first = stretches.partition_point(|stretch| stretch.range.end() <= whole.start());
+    let inside = stretches[first..].iter().take_while(|stretch| stretch.range.start() < whole.end());
+    inside.into_iter().any(Stretch::is_touched)
 }
 
 /// The same parts of one range, in which each without a present page belongs to the one before, or to the first that

@@ -156,10 +156,17 @@ impl Region {
         self.run = Run::NONE;
     }
 
-    /// Takes in what a survey has found in the region, in the `interval` since the survey before. If the region was
-    /// idle and is in use now, it begins a new age. If it was in use and is idle now, it has been idle for the
-    /// interval. What a survey did not know, or does not know, says nothing of a change; samples may.
-    pub(crate) fn survey(&mut self, pages: RegionPages, interval: Duration) {
+    /// Forgets the accesses that samples have found: they were in another part of the region that it was a part of.
+    pub(crate) const fn forget_accesses(&mut self) {
+        (self.accessed, self.last_nr_accesses, self.unchanged) = (0, 0, (0, 0));
+        self.run = Run::NONE;
+    }
+
+    /// Takes in what a survey has found in the region. If the region was idle and is in use now, it begins a new age.
+    /// If it is idle, it is as old as its pages have been idle, which is `idle` on the mean. If that is not known, it
+    /// begins a new age if it was in use. What a survey did not know, or does not know, says nothing of a change; samples
+    /// may.
+    pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<Duration>) {
         let was_in_use = match self.pages {
             Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,
             None => pages.touched > 0,
@@ -167,9 +174,11 @@ impl Region {
         self.pages = Some(pages);
         match pages.touched > 0 {
             true if !was_in_use => self.begin_age(),
-            false if was_in_use && pages.unknown == 0 => {
-                self.begin_age();
-                self.age = interval;
+            false if pages.unknown == 0 => {
+                if was_in_use {
+                    self.begin_age();
+                }
+                self.age = idle.unwrap_or(self.age);
             }
             true | false => {}
         }
@@ -564,16 +573,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_survey_did_not_know_ends_no_age_and_what_was_in_use_has_been_idle_for_its_interval() {
+    fn what_a_survey_does_not_know_ends_no_age_and_an_idle_region_is_as_old_as_its_pages_are_idle() {
         let pages = |touched, unknown| RegionPages { present: 4096, touched, unknown, ..RegionPages::default() };
         let age = |of: &Region, surveys: &[(u64, u64)]| {
             let mut r = *of;
-            surveys.iter().for_each(|&(touched, unknown)| r.survey(pages(touched, unknown), AGGREGATION * 7));
+            surveys.iter().for_each(|&(touched, unknown)| r.survey(pages(touched, unknown), Some(AGGREGATION * 7)));
             r.age_in(AGGREGATION)
         };
         let mut idle = region(0..1, 0, 30);
         idle.reset();
-        assert_eq!(age(&idle, &[(0, 4096), (0, 0), (0, 0)]), 30);
+        assert_eq!((age(&idle, &[(0, 4096)]), age(&idle, &[(0, 4096), (0, 0)])), (30, 7));
         assert_eq!(age(&idle, &[(0, 0), (4096, 0)]), 0);
         assert_eq!(age(&idle, &[(4096, 0), (0, 4096)]), 30, "samples say that it is idle, and the survey cannot tell");
         assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 7);

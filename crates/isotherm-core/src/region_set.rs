@@ -249,7 +249,7 @@ impl RegionSet {
             let mut regions = adjust::one_for_each(&known.remove(&space.id).unwrap_or_default(), &ranges);
             for (region, (_, sums)) in regions.iter_mut().zip(&found) {
                 let &PageSums { present, touched, unobservable, unknown, swapped, .. } = sums;
-                region.survey(RegionPages { present, touched, unobservable, unknown, swapped }, Duration::ZERO);
+                region.survey(RegionPages { present, touched, unobservable, unknown, swapped }, None);
             }
             self.targets.push(TargetRegions::new(space, regions, None));
         }
@@ -376,7 +376,7 @@ fn all_areas(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec
 mod tests {
     use super::*;
     use crate::survey::PageBits;
-    use crate::{FileId, MappedFile, Permissions};
+    use crate::{FileId, MappedFile, Observation, Permissions};
 
     #[test]
     fn more_mappings_than_regions_that_do_not_touch_become_the_maximum_of_regions() {
@@ -418,6 +418,28 @@ mod tests {
             assert_eq!(set.targets().iter().filter(|target| !target.regions.is_empty()).count(), 10);
             assert!(set.len() <= 20, "{} regions", set.len());
         }
+    }
+
+    #[test]
+    fn idle_memory_is_as_old_as_its_pages_are_idle_when_a_part_beside_it_comes_into_use() {
+        let attributes = Attributes::default();
+        let (mut set, mut history) = (RegionSet::default(), PageHistory::since(None));
+        let all = |block: u64, accessed| BlockPages {
+            start: block * BLOCK_SIZE,
+            present: PageBits::ALL,
+            accessed,
+            ..BlockPages::default()
+        };
+        for second in 0..=7 {
+            let used = if second == 7 { PageBits::ALL } else { PageBits::NONE };
+            let blocks = [all(0, PageBits::NONE), all(1, used), all(2, PageBits::NONE)];
+            history.take(&blocks, Duration::from_secs(second));
+            set.follow(vec![(space(1, 3 * 512), Arc::new(history.clone()))], &attributes);
+            // Before the last survey, a sample finds the second block in use.
+            set.iter_mut().filter(|_| second == 6).for_each(|region| region.count(Observation::Accessed, 1));
+        }
+        let idle_for = |region: &Region| region.is_idle().then(|| region.age().as_secs());
+        assert_eq!(set.iter().map(idle_for).collect::<Vec<_>>(), [Some(7), None, Some(7)]);
     }
 
     #[test]

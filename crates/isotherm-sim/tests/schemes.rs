@@ -302,3 +302,26 @@ fn with_a_survey_memory_in_use_is_promoted_and_memory_that_is_read_once_a_minute
     assert_eq!(world.machine.on_node("read", FAST), Some(0));
     assert_eq!(world.machine.on_node("cold", SLOW), Some(64 * MIB));
 }
+
+#[test]
+fn with_a_survey_memory_keeps_its_age_when_a_part_beside_it_comes_into_use() {
+    // Each 32 MiB: four landings that are never used, and of the steps the first, which is used until the third second,
+    // and the last, which is used from the ninth second on.
+    let cold = Condition {
+        size: ClosedInterval::new(2 * MIB, u64::MAX).unwrap(),
+        rate: ClosedInterval::new(0.0, 0.0).unwrap(),
+        age: ClosedInterval::new(SECOND * 7, Duration::MAX).unwrap(),
+    };
+    let [sampling, aggregation] = [50, 1000].map(Duration::from_millis);
+    for survey in [1000, 1700].map(Duration::from_millis) {
+        let scheme = Scheme { inside: true, ..Scheme::new("cold", cold.clone(), Action::NoHugePage) };
+        let mut world = World::surveyed(include_str!("../patterns/stairs.toml"), Costs::default(), vec![scheme]);
+        let settings = SurveySettings { target_share: 1000.0, interval: survey, ..SurveySettings::default() };
+        world.monitor.set_survey(settings);
+        world.monitor.set_attributes(Attributes::default().with_intervals(sampling, aggregation).unwrap());
+        world.run(SECOND * 9);
+        assert_eq!(world.total().applied_bytes, 160 * MIB, "{survey:?}");
+        world.run(SECOND * 3 - sampling);
+        assert_eq!(world.total().applied_bytes, 192 * MIB, "{survey:?}");
+    }
+}

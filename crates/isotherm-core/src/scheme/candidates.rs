@@ -205,7 +205,7 @@ pub(crate) fn collect(
                 return;
             }
             parts.clear();
-            let monitored = snapshot.aggregation.saturating_mul(region.age);
+            let monitored = age(region, snapshot, pages.map(|pages| (pages, range)));
             let part = |range| Part { range, age: monitored, never_accessed: false, repeated: false, in_use: None };
             let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
             match (pages, action.reach()) {
@@ -291,6 +291,15 @@ pub(crate) fn collect(
         });
     }
     excluded
+}
+
+/// For how long a region has been as it is. Where the last survey has found it idle, and no sample has found an access
+/// since, that is as long as its pages have been idle, exact to the survey and not to the aggregation.
+fn age(region: &RegionSnapshot, snapshot: &Snapshot, surveyed: Option<(&PageHistory, AddrRange)>) -> Duration {
+    let monitored = snapshot.aggregation.saturating_mul(region.age);
+    let is_idle = region.pages.is_some_and(|pages| pages.touched == 0 && pages.unknown == 0) && region.nr_accesses == 0;
+    let idle = surveyed.filter(|_| is_idle).and_then(|(pages, range)| Some((pages.mean_idle(range)?, pages.time())));
+    idle.map_or(monitored, |(idle, at)| idle + snapshot.time.saturating_sub(at))
 }
 
 /// Whether enough is known of a region to act on it. A scheme that asks for a temperature needs at least half of the

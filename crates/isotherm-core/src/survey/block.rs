@@ -309,7 +309,14 @@ impl BlockState {
     pub(super) fn counts_in(&self, within: PageBits) -> Counts {
         let unknown = self.unknown() & within;
         let estimated = self.hot_share().map_or(0.0, |share| share * (self.uncertain() & within).count() as f64);
+        let exact = self.exact & within;
+        let last = match self.bounds {
+            (least, most) if least == most => exact.count() as u64 * u64::from(most),
+            _ => exact.iter().map(|page| u64::from(self.last[page])).sum(),
+        };
         Counts {
+            exact: exact.count() as u64,
+            last,
             present: (self.present & within).count() as u64,
             touched: (self.touched & within).count() as f64 + estimated,
             unobservable: (self.unobservable & within).count() as u64,

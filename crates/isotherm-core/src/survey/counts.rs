@@ -20,6 +20,10 @@ pub(super) struct Counts {
     pub(super) asked: u64,
     /// The pages in `asked`, each by the share of its block.
     pub(super) answered: f64,
+    /// The pages of which it is known when they were accessed last.
+    pub(super) exact: u64,
+    /// For each of these pages, the number of the survey in whose interval that was.
+    pub(super) last: u64,
     /// The number of whole blocks with a present page.
     pub(super) blocks: usize,
 }
@@ -37,6 +41,8 @@ impl Counts {
         never_cleared: 0,
         asked: 0,
         answered: 0.0,
+        exact: 0,
+        last: 0,
         blocks: 0,
     };
 
@@ -59,6 +65,8 @@ impl Counts {
             never_cleared: self.never_cleared + other.never_cleared,
             asked: self.asked + other.asked,
             answered: self.answered + other.answered,
+            exact: self.exact + other.exact,
+            last: self.last + other.last,
             blocks: self.blocks + other.blocks,
         }
     }

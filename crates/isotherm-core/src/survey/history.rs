@@ -166,6 +166,19 @@ impl PageHistory {
         self.time().saturating_sub(time)
     }
 
+    /// For how long the pages in `range` have been idle on the mean, of which it is known. `None` if it is known of none.
+    pub(crate) fn mean_idle(&self, range: AddrRange) -> Option<Duration> {
+        let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
+        let exact = to.exact - from.exact;
+        if exact == 0 {
+            return None;
+        }
+        let surveys = (f64::from(self.number) - (to.last - from.last) as f64 / exact as f64).max(0.0);
+        let before = surveys as u16;
+        let [before, after] = [before, before.saturating_add(1)].map(|surveys| self.idle_time(surveys));
+        Some(before + after.saturating_sub(before).mul_f64(surveys.fract()))
+    }
+
     /// The blocks with a present or a swapped page.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         self.chunks.iter().flat_map(|chunk| chunk.blocks(self.number))

@@ -62,9 +62,7 @@ pub(crate) fn each(
         }
         let Some(survey) = survey else { return Ok(()) };
         known.take(&survey);
-        if times.get(&survey.time).is_none_or(|(_, by_panel)| *by_panel) || !selection.holds_time(survey.time) {
-            continue;
-        }
+        let Some(&(span, false)) = times.get(&survey.time) else { continue };
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             let of = |found: &MappingSums| {
                 let mapping = target.mappings.get(found.mapping as usize)?;
@@ -72,7 +70,7 @@ pub(crate) fn each(
                 Some(MappingWss { mapping, bytes: amount.bytes, present: amount.present_bytes.unwrap_or(0) })
             };
             let mappings: Vec<_> = target.by_mapping.iter().filter_map(of).collect();
-            found(target.id, (survey.time, survey.interval), &mappings);
+            found(target.id, (survey.time, span), &mappings);
         }
     }
 }

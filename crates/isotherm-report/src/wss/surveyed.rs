@@ -71,21 +71,30 @@ impl Surveyed {
         let mut panels = self.panels.iter().filter(|_| place.is_some()).peekable();
         let has_panels = panels.peek().is_some();
         let mut panel = FromPanel::default();
+        // Whether the last survey knows all memory, and up to when there are points. So no two points hold for the same
+        // time, whatever they are from.
+        let (mut was_known, mut until) = (false, Duration::ZERO);
         for survey in &self.surveys {
             if !survey.interval.is_zero() {
                 intervals.push((survey.interval, survey.interval.as_secs_f64()));
-            }
-            while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
-                panel.take(found, &self.selection, place.unwrap_or(0), &mut wss, &mut once);
             }
             // The panel may know a window that goes back to before the first survey: of a program that has started
             // since.
             let covers = window.is_none_or(|window| survey.covered >= window);
             let is_known = covers && survey.is_known();
-            panel.surveyed(survey, is_known);
+            // Two surveys that know all memory tell all of the time between them.
+            let between = std::mem::replace(&mut was_known, is_known) && is_known;
+            while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
+                if !between {
+                    let span = found.time.saturating_sub(std::mem::replace(&mut until, found.time));
+                    panel.take((found, span), &self.selection, place.unwrap_or(0), &mut wss, &mut once);
+                }
+            }
+            panel.surveyed(survey);
             if has_panels && !is_known {
                 continue;
             }
+            let span = survey.interval.min(survey.time.saturating_sub(std::mem::replace(&mut until, survey.time)));
             // A window that goes back to before the first survey counts what was accessed since that only.
             let warm_up = survey.interval.is_zero()
                 || window.is_some_and(|window| survey.covered < window)
@@ -94,18 +103,19 @@ impl Surveyed {
             for (target, sums, mapped) in &survey.targets {
                 all_mapped += mapped;
                 let amount = amount(sums, place, *mapped);
-                wss.points.push(Point { time: survey.time, target: *target, amount, warm_up, span: survey.interval });
+                wss.points.push(Point { time: survey.time, target: *target, amount, warm_up, span });
             }
             match (&mut once, survey.total) {
                 (Some(once), Some(total)) => {
                     let amount = amount(&total, place, all_mapped);
-                    once.push(Total { time: survey.time, amount, warm_up, span: survey.interval });
+                    once.push(Total { time: survey.time, amount, warm_up, span });
                 }
                 _ => once = None,
             }
         }
-        for found in panels {
-            panel.take(found, &self.selection, place.unwrap_or(0), &mut wss, &mut once);
+        for found in panels.filter(|_| !was_known) {
+            let span = found.time.saturating_sub(std::mem::replace(&mut until, found.time));
+            panel.take((found, span), &self.selection, place.unwrap_or(0), &mut wss, &mut once);
         }
         wss.once = once;
         wss.window = window.unwrap_or_else(|| Percentiles::weighted(intervals).median());
@@ -171,15 +181,10 @@ struct FromPanel {
     known: HashMap<TargetId, Amount>,
     /// The same of all targets together.
     total: Amount,
-    /// Whether the last survey knows all memory.
-    is_known: bool,
-    /// The time of the last reading.
-    last: Duration,
 }
 
 impl FromPanel {
-    fn surveyed(&mut self, survey: &Survey, is_known: bool) {
-        self.is_known = is_known;
+    fn surveyed(&mut self, survey: &Survey) {
         let of = |sums: &PageSums, mapped| Amount { unknown_bytes: None, ..amount(sums, None, mapped) };
         self.known.clear();
         let (mut sums, mut all_mapped) = (PageSums::default(), 0);
@@ -191,18 +196,16 @@ impl FromPanel {
         self.total = of(&survey.total.unwrap_or(sums), all_mapped);
     }
 
+    /// Adds the points of a reading, which hold for the time `span` before it.
     fn take(
-        &mut self,
-        found: &PanelSnapshot,
+        &self,
+        (found, span): (&PanelSnapshot, Duration),
         selection: &Selection,
         place: usize,
         wss: &mut Wss,
         once: &mut Option<Vec<Total>>,
     ) {
-        let (time, span) = (found.time, found.time.saturating_sub(std::mem::replace(&mut self.last, found.time)));
-        if self.is_known {
-            return;
-        }
+        let time = found.time;
         let with = |known: Amount, Estimate { low, value, high }: Estimate| Amount {
             bytes: value,
             low_bytes: Some(low),
@@ -246,6 +249,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn surveys_and_readings_hold_one_after_the_other_without_a_gap() {
+        let sums = |unknown| {
+            let mut sums = PageSums { present: 100 << 20, touched: 10 << 20, unknown, ..PageSums::default() };
+            sums.within = [10 << 20; WINDOWS.len()];
+            sums
+        };
+        let survey = |seconds: u64, interval: u64, unknown| Survey {
+            time: Duration::from_secs(seconds),
+            interval: Duration::from_secs(interval),
+            covered: Duration::from_secs(seconds),
+            targets: vec![(TargetId::PhysicalMemory, sums(unknown), 0)],
+            total: Some(sums(unknown)),
+        };
+        // The first and the last but one do not know all memory.
+        let surveys = vec![survey(0, 0, 0), survey(7, 7, 50 << 20), survey(12, 10, 0), survey(18, 6, 0)];
+        let surveys = surveys.into_iter().chain([survey(25, 7, 50 << 20), survey(30, 5, 0)]).collect();
+        let within = Estimate { low: 9 << 20, value: 10 << 20, high: 11 << 20 };
+        let target = TargetPanel { id: TargetId::PhysicalMemory, within: [within; WINDOWS.len()], by_mapping: vec![] };
+        let panel = |seconds| PanelSnapshot {
+            time: Duration::from_secs(seconds),
+            interval: Duration::from_secs(1),
+            observed: Duration::from_secs(seconds),
+            total: [within; WINDOWS.len()],
+            targets: vec![target.clone()],
+            ..PanelSnapshot::default()
+        };
+        let found = Surveyed { surveys, panels: (1..30).map(panel).collect(), ..Surveyed::default() };
+        let wss = found.wss(Some(Duration::from_secs(1))).unwrap();
+        let mut until = Duration::ZERO;
+        for (point, total) in wss.points.iter().zip(wss.once.as_ref().unwrap()) {
+            assert_eq!((point.time - point.span, point.time, point.span), (until, total.time, total.span));
+            until = point.time;
+        }
+        assert_eq!(until, Duration::from_secs(30));
+    }
+
+    #[test]
     fn a_reading_whose_bounds_tell_nothing_is_no_figure() {
         let at = |seconds, within| PanelSnapshot {
             time: Duration::from_secs(seconds),
@@ -262,9 +302,9 @@ mod tests {
         let known = Estimate { low: 90 << 20, value: 100 << 20, high: 110 << 20 };
         let unknown = Estimate { low: 0, value: 4096, high: 10 << 30 };
         let (mut wss, mut once) = (Wss::default(), Some(vec![]));
-        let (mut panel, selection) = (FromPanel::default(), Selection::default());
+        let (panel, selection) = (FromPanel::default(), Selection::default());
         for found in [at(1, unknown), at(2, known)] {
-            panel.take(&found, &selection, 2, &mut wss, &mut once);
+            panel.take((&found, Duration::from_secs(1)), &selection, 2, &mut wss, &mut once);
         }
         assert_eq!(wss.points.iter().map(|point| point.warm_up).collect::<Vec<_>>(), [true, false]);
         assert_eq!(
