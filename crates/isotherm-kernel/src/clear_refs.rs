@@ -9,7 +9,6 @@ use rustix::io::Errno;
 
 use crate::hold::held;
 use crate::names::memory_id;
-use crate::usage::anonymous_resident;
 use crate::{Pidfd, Scratch, monitor_cpu_time};
 
 /// The memory that [`price`] touches, in bytes. Its page descriptors do not fit into the first cache of a processor.
@@ -55,24 +54,31 @@ pub fn clear_refs(root: &Path, pid: u32, process: &Pidfd, refs: Refs) -> Result<
     held(|| file.write_all(value)).0.map_err(failed)
 }
 
-/// The CPU time that [`clear_refs`] takes on this machine now, in seconds for each byte in memory: the median of three
-/// calls. It is measured on the private memory of this process, of which 32 MiB are touched before each call, in 5 to
-/// 20 ms. The first call takes up to twice as long as the others. `None` if that does not work here.
+/// The CPU time that [`clear_refs`] takes on this machine now, in seconds for each byte in memory. It is measured on 32
+/// MiB of private memory of this process, which are touched before each call, in 5 to 20 ms: the median of three calls,
+/// without what a call takes for the other memory of this process. The first call takes up to twice as long as the
+/// others. `None` if that does not work here.
 pub fn price() -> Option<f64> {
-    let (root, own) = (Path::new("/"), std::process::id());
+    let own = std::process::id();
     let process = Pidfd::open(own).ok()?;
+    let call = || {
+        let began = monitor_cpu_time();
+        clear_refs(Path::new("/"), own, &process, Refs::Anonymous).ok()?;
+        Some(monitor_cpu_time().saturating_sub(began).as_secs_f64())
+    };
+    let median = |mut calls: [f64; 3]| {
+        calls.sort_by(f64::total_cmp);
+        calls[1]
+    };
+    let other = median([call()?, call()?, call()?]);
     let memory = Scratch::new(MEASURED).ok()?;
     memory.huge(false).ok()?;
-    let call = || {
+    let touched = || {
         (0..MEASURED).step_by(PAGE_SIZE as usize).for_each(|at| memory.touch(at));
-        let walked = anonymous_resident(root, own).ok()?.max(MEASURED);
-        let began = monitor_cpu_time();
-        clear_refs(root, own, &process, Refs::Anonymous).ok()?;
-        Some(monitor_cpu_time().saturating_sub(began).as_secs_f64() / walked as f64)
+        call()
     };
-    let mut calls = [call()?, call()?, call()?];
-    calls.sort_by(f64::total_cmp);
-    Some(calls[1])
+    let all = median([touched()?, touched()?, touched()?]);
+    Some((all - other).max(0.0) / MEASURED as f64)
 }
 
 #[cfg(test)]

@@ -39,12 +39,8 @@ pub struct AnonymousUse {
 /// # Errors
 /// Fails if the process has ended or the file may not be read.
 pub fn anonymous_use(root: &Path, pid: u32) -> ProcResult<AnonymousUse> {
-    Ok(AnonymousUse { resident: anonymous_resident(root, pid)?, huge: huge_bytes(root, pid) })
-}
-
-/// The anonymous memory of a process that is resident, in bytes.
-pub(crate) fn anonymous_resident(root: &Path, pid: u32) -> ProcResult<u64> {
-    status_bytes(root, pid, ["RssAnon"]).map(|[resident]| resident)
+    let [resident] = status_bytes(root, pid, ["RssAnon"])?;
+    Ok(AnonymousUse { resident, huge: huge_bytes(root, pid) })
 }
 
 /// The bytes of anonymous memory of a process in transparent huge pages.
