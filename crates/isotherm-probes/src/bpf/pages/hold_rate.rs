@@ -18,13 +18,18 @@ const WALKS: usize = 5;
 /// Walks of less memory than this, in bytes, do not change the estimate: their fixed part outweighs the rest.
 const LEAST_MEASURED: u64 = 16 << 20;
 
+/// Up to this much memory, in bytes, the first walk is taken to be as slow as it is where it cannot be measured: 1.25 ms
+/// at most. To measure it would take longer than that.
+const LITTLE: u64 = 64 << 20;
+
 /// How often memory is left out before the price is measured again.
 const AGAIN: u32 = 16;
 
 /// How long a walk takes, for each byte.
 ///
 /// The estimate is the longest of the last walks, so that few walks take longer than it. Before the first walk, it is
-/// the [`price`] of memory of this process. It is CPU time, so that it does not contain the waits for a processor.
+/// the [`price`] of memory of this process, unless there is [little](LITTLE) to walk. It is CPU time, so that it does
+/// not contain the waits for a processor.
 #[derive(Debug, Default)]
 pub(super) struct HoldRate {
     /// The seconds for each byte of the last walks.
@@ -39,7 +44,10 @@ impl HoldRate {
     /// The seconds that a walk of `bytes` of a process with so many mappings is going to take.
     pub(super) fn seconds(&self, bytes: u64, mappings: usize) -> f64 {
         let longest = self.last.iter().copied().max_by(f64::total_cmp);
-        let rate = longest.unwrap_or_else(|| *self.own.get_or_init(|| price().unwrap_or(SLOW)));
+        let rate = longest.unwrap_or_else(|| match bytes {
+            ..=LITTLE => SLOW,
+            _ => *self.own.get_or_init(|| price().unwrap_or(SLOW)),
+        });
         bytes as f64 * rate + mappings as f64 * MAPPING
     }
 
@@ -92,6 +100,12 @@ mod tests {
         assert_eq!(rate.seconds(GIB, 0), 1e-3);
         (0..AGAIN).for_each(|_| rate.forget());
         assert!(rate.own.get().is_none() && rate.seconds(GIB, 0) > 0.0);
+    }
+
+    #[test]
+    fn the_price_of_own_memory_is_not_measured_for_little_memory() {
+        let rate = HoldRate::default();
+        assert!(rate.seconds(LITTLE, 0) < 2e-3 && rate.own.get().is_none());
     }
 
     #[test]

@@ -267,19 +267,19 @@ impl SharedPages {
             Plan { refs, walked, mappings, hold: Duration::from_secs_f64(hold), bits, left }
         };
         let (private, files) = (sums.entries - sums.file_entries, sums.file_entries);
-        let private = plan(Refs::Anonymous, private, sums.accessed - sums.file_accessed, sums.file_shared);
-        let files = plan(Refs::Mapped, files, sums.file_accessed, sums.private_shared);
+        let private = || plan(Refs::Anonymous, private, sums.accessed - sums.file_accessed, sums.file_shared);
+        let files = || plan(Refs::Mapped, files, sums.file_accessed, sums.private_shared);
         let is_much = self.mode == SharedMemory::Always || sums.private_shared * LEAST_PRIVATE >= sums.present;
         match (sums.private_shared > 0 && is_much, sums.file_shared > 0) {
             (true, true) => {
                 let all = plan(Refs::All, sums.entries, sums.accessed, 0);
                 let fits = |plan: &Plan| self.mode != SharedMemory::Auto || plan.hold <= self.limits.longest_hold;
-                let mut plans = [all, private, files];
+                let mut plans = [all, private(), files()];
                 plans.sort_by_key(|plan| plan.left);
                 Some(plans.into_iter().find(fits).unwrap_or(all))
             }
-            (true, false) => Some(private),
-            (false, true) => Some(Plan { left: 0, ..files }),
+            (true, false) => Some(private()),
+            (false, true) => Some(Plan { left: 0, ..files() }),
             (false, false) => None,
         }
     }
