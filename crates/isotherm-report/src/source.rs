@@ -51,12 +51,14 @@ pub(crate) fn only<T: 'static>(
 /// Items of one kind, of one walk over a source, or why they cannot be read.
 pub(crate) type Found<'a, T> = Box<dyn Iterator<Item = Result<T, ReportError>> + 'a>;
 
-/// The surveys of a source.
+/// The surveys of a source. What they say by block is left out unless it is needed.
 ///
 /// # Errors
 /// If they cannot be read.
-pub(crate) fn surveys(source: &dyn Source) -> Result<Found<'_, SurveyRecord>, ReportError> {
-    only(source, Needs::SURVEYS, |event| if let Event::Survey(record) = event { Some(record) } else { None })
+pub(crate) fn surveys(source: &dyn Source, blocks: bool) -> Result<Found<'_, SurveyRecord>, ReportError> {
+    only(source, Needs { surveys: true, blocks, ..Needs::NOTHING }, |event| {
+        if let Event::Survey(record) = event { Some(record) } else { None }
+    })
 }
 
 /// Whether a source has a survey.
@@ -64,9 +66,7 @@ pub(crate) fn surveys(source: &dyn Source) -> Result<Found<'_, SurveyRecord>, Re
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn is_surveyed(source: &dyn Source) -> Result<bool, ReportError> {
-    let needs = Needs { surveys: true, ..Needs::NOTHING };
-    let mut surveys = only(source, needs, |event| if let Event::Survey(record) = event { Some(record) } else { None })?;
-    Ok(surveys.next().transpose()?.is_some())
+    Ok(surveys(source, false)?.next().transpose()?.is_some())
 }
 
 /// The readings of the panel of a source.

@@ -31,7 +31,7 @@ pub(super) struct SurveyTimes {
 impl SurveyTimes {
     pub(super) fn read(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
         let (mut reach, mut times, mut reaches) = (Reach::default(), vec![], vec![]);
-        for record in source::surveys(source)? {
+        for record in source::surveys(source, false)? {
             let survey = record?.survey;
             let covered = reach.of(&survey);
             let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
@@ -133,7 +133,7 @@ impl Gathered {
         let Some(place) = WINDOWS.iter().position(|&known| known == window) else { return Ok(()) };
         let settled = surveys.cover(window);
         self.once = Some([Series::default(); 2]);
-        for record in source::surveys(source)? {
+        for record in source::surveys(source, false)? {
             let record = record?;
             let survey = &record.survey;
             let Ok(nth) = surveys.times.binary_search(&(survey.time, survey.interval)) else { continue };

@@ -11,7 +11,7 @@ use crate::extent::shown_name;
 use crate::source::{Accumulator, Seen, Selection, Visit};
 
 /// The targets of a selection, and the names of their mappings.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Roster {
     /// The targets, in the order in which they appear, and what each was at last.
     pub(super) targets: Vec<(TargetId, Arc<TargetInfo>)>,
@@ -25,7 +25,7 @@ pub(super) struct Roster {
 type Surveyed = (Arc<TargetInfo>, Option<Arc<[Mapping]>>);
 
 /// Reads what is grouped.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Reader {
     selection: Selection,
     mappings: bool,

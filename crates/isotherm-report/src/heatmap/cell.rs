@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::grid::Sum;
+use crate::placement::{Placement, Places};
+
 /// The memory of a row in the time of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
@@ -62,19 +65,66 @@ pub(super) struct Sums {
     pub(super) aged: f64,
 }
 
-impl Sums {
+impl Sum for Sums {
+    type Figures = Figures;
+
+    fn figures(&self) -> Figures {
+        let share = |part: f64, of: f64| if of > 0.0 { part / of } else { 0.0 };
+        Figures {
+            is_there: self.weight > 0.0,
+            rate: share(self.accessed, self.rated).clamp(0.0, 1.0) as f32,
+            hz: share(self.found, self.rated) as f32,
+            unobservable: (1.0 - share(self.observed, self.weight)).clamp(0.0, 1.0) as f32,
+            unknown: share(self.unknown, self.weight).clamp(0.0, 1.0) as f32,
+            age_ms: (share(self.age, self.aged) * 1e3).round() as u32,
+        }
+    }
+}
+
+/// What a cell is made of when its time is over.
+#[derive(Clone, Copy)]
+pub(super) struct Figures {
+    /// Whether there is memory.
+    is_there: bool,
+    rate: f32,
+    hz: f32,
+    unobservable: f32,
+    unknown: f32,
+    age_ms: u32,
+}
+
+impl Figures {
     pub(super) fn cell(self) -> Option<Cell> {
-        (self.weight > 0.0).then(|| Cell {
-            rate: if self.rated > 0.0 { (self.accessed / self.rated).clamp(0.0, 1.0) as f32 } else { 0.0 },
-            hz: if self.rated > 0.0 { (self.found / self.rated) as f32 } else { 0.0 },
-            unobservable: (1.0 - self.observed / self.weight).clamp(0.0, 1.0) as f32,
-            unknown: (self.unknown / self.weight).clamp(0.0, 1.0) as f32,
-            age: if self.aged > 0.0 {
-                Duration::try_from_secs_f64(self.age / self.aged).unwrap_or(Duration::MAX)
-            } else {
-                Duration::ZERO
-            },
-        })
+        let Self { is_there, rate, hz, unobservable, unknown, age_ms } = self;
+        let age = Duration::from_millis(age_ms.into());
+        is_there.then_some(Cell { rate, hz, unobservable, unknown, age })
+    }
+}
+
+impl Sum for Places {
+    type Figures = PlaceFigures;
+
+    fn figures(&self) -> PlaceFigures {
+        let placement = self.placement();
+        let share = |share: Option<f64>| share.map_or(f32::NAN, |share| share as f32);
+        PlaceFigures {
+            present: share(placement.map(|of| of.present)),
+            swapped: share(placement.and_then(|of| of.swapped)),
+        }
+    }
+}
+
+/// The placement of a cell. A share that is not known is not a number.
+#[derive(Clone, Copy)]
+pub(super) struct PlaceFigures {
+    present: f32,
+    swapped: f32,
+}
+
+impl PlaceFigures {
+    pub(super) fn placement(self) -> Option<Placement> {
+        let known = |share: f32| (!share.is_nan()).then_some(f64::from(share));
+        Some(Placement { present: known(self.present)?, swapped: known(self.swapped) })
     }
 }
 

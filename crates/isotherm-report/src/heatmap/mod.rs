@@ -2,9 +2,11 @@
 
 mod cell;
 mod columns;
+mod grid;
 mod json;
 mod plan;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
 use crate::surveys::{pieces, selected};
 
 use cell::Sums;
+use grid::Grid;
 
 pub use cell::{Cell, Shown};
 pub use columns::Columns;
@@ -44,11 +47,11 @@ pub struct TargetMap {
     pub most_bytes: u64,
     /// The columns of its cells.
     pub columns: Columns,
-    sums: Vec<Sums>,
+    cells: Grid<Sums>,
     /// Whether something was recorded in each column.
     recorded: Vec<bool>,
-    /// Where the memory of each cell was. Empty without surveys.
-    places: Vec<Places>,
+    /// Where the memory of each cell was. `None` without surveys.
+    places: Option<Grid<Places>>,
     /// The bytes of the target at the last survey.
     at_end: Option<PlacedBytes>,
     measure: Measure,
@@ -57,13 +60,13 @@ pub struct TargetMap {
 impl TargetMap {
     /// The cell of a row (0 has the lowest addresses) and a column. None if nothing was mapped or recorded there.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
-        let cell = self.sums.get(row * self.columns.count + column)?.cell()?;
+        let cell = self.cells.get(row, column)?.cell()?;
         Some(if self.measure == Measure::IdleTime { Cell { rate: Measure::heat(cell.age), ..cell } } else { cell })
     }
 
     /// Where the memory of a cell was. `None` if no survey tells.
     pub fn placement(&self, row: usize, column: usize) -> Option<Placement> {
-        self.places.get(row * self.columns.count + column)?.placement()
+        self.places.as_ref()?.get(row, column)?.placement()
     }
 
     /// What a picture shows of a cell. `None` if nothing was mapped or recorded there.
@@ -121,6 +124,8 @@ pub struct Heatmap {
     selection: Selection,
     /// The last survey, which says where the memory is until the next one.
     placed: Option<SurveySnapshot>,
+    /// What is shown of some cell besides rates, once that is asked.
+    shown: OnceCell<Vec<Shown>>,
 }
 
 impl Heatmap {
@@ -176,13 +181,15 @@ impl Heatmap {
             let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) else { continue };
             let columns = map.columns.overlaps(survey.time.saturating_sub(survey.interval), survey.time);
             columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
+            map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
             for piece in pieces(found, selection.address) {
                 let observed = (1.0 - piece.unobservable).max(0.0);
                 let known = (observed - piece.unknown).max(0.0);
-                for (row, bytes) in map.axis.rows_of(piece.range) {
-                    for &(column, seconds) in &columns {
+                for &(column, seconds) in &columns {
+                    let cells = map.cells.column(column);
+                    for (row, bytes) in map.axis.rows_of(piece.range) {
                         let weight = bytes as f64 * piece.present * seconds;
-                        let sums = &mut map.sums[row * map.columns.count + column];
+                        let sums = &mut cells[row];
                         sums.weight += weight;
                         sums.observed += weight * observed;
                         sums.rated += weight * observed;
@@ -227,11 +234,11 @@ impl Heatmap {
                     info: target.info.clone(),
                     life: target.life,
                     most_bytes: target.most_bytes,
-                    sums: vec![Sums::default(); axis.rows * columns.count],
+                    cells: Grid::new(axis.rows),
                     recorded: vec![false; columns.count],
                     axis,
                     columns,
-                    places: vec![],
+                    places: None,
                     at_end: None,
                     measure: Measure::Rate,
                 }
@@ -254,6 +261,7 @@ impl Heatmap {
             places,
             selection: Selection::default(),
             placed: None,
+            shown: OnceCell::new(),
         }
     }
 
@@ -306,10 +314,21 @@ impl Heatmap {
         what == Shown::Unobservable && self.measure == Measure::Rate || self.shows(what)
     }
 
-    /// Whether a cell is shown as this.
+    /// Whether a cell is shown as this, which is not a rate. The walk must be over.
     pub(crate) fn shows(&self, what: Shown) -> bool {
-        let in_row = |map: &TargetMap, row| (0..map.columns.count).any(|column| map.shown(row, column) == Some(what));
-        self.targets.iter().any(|map| (0..map.axis.rows).any(|row| in_row(map, row)))
+        let shown = self.shown.get_or_init(|| {
+            let mut found = vec![];
+            for map in &self.targets {
+                let cells = (0..map.columns.count).flat_map(|column| (0..map.axis.rows).map(move |row| (row, column)));
+                for shown in cells.filter_map(|(row, column)| map.shown(row, column)) {
+                    if !matches!(shown, Shown::Rate(_)) && !found.contains(&shown) {
+                        found.push(shown);
+                    }
+                }
+            }
+            found
+        });
+        shown.contains(&what)
     }
 }
 
@@ -339,6 +358,7 @@ impl Accumulator for Heatmap {
         let Some(map) = place.and_then(|&nth| self.targets.get_mut(nth)) else { return Ok(()) };
         let columns = map.columns.overlaps(visit.since, visit.row.time);
         columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
+        map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
         for piece in visit.pieces() {
             let share = Share::of(piece.region, visit.row.samples);
             let rate = share.rate().unwrap_or(0.0);
@@ -353,10 +373,11 @@ impl Accumulator for Heatmap {
                 self.touched.0 += touched;
                 self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
             }
-            for (row, bytes) in map.axis.rows_of(piece.range) {
-                for &(column, seconds) in &columns {
+            for &(column, seconds) in &columns {
+                let cells = map.cells.column(column);
+                for (row, bytes) in map.axis.rows_of(piece.range) {
                     let weight = bytes as f64 * seconds;
-                    let sums = &mut map.sums[row * map.columns.count + column];
+                    let sums = &mut cells[row];
                     sums.weight += weight;
                     sums.observed += weight * (share.observed + share.unknown);
                     sums.rated += weight * share.observed;
@@ -377,13 +398,13 @@ impl TargetMap {
     fn add_places(&mut self, found: &TargetSurvey, selection: &Selection, columns: &[(usize, f64)]) {
         let (sums, mapped) = selected(found, selection.address);
         self.at_end = Some(PlacedBytes::new(found.id, &sums, mapped));
-        self.places.resize(self.sums.len(), Places::default());
-        let Self { axis, places, columns: width, .. } = self;
+        let axis = &self.axis;
+        let places = self.places.get_or_insert_with(|| Grid::new(axis.rows));
+        places.end_before(columns.first().map_or(0, |&(first, _)| first));
         let mut add = |range: AddrRange, add: &dyn Fn(&mut Places, f64)| {
-            for (row, bytes) in axis.rows_of(range) {
-                for &(column, seconds) in columns {
-                    add(&mut places[row * width.count + column], bytes as f64 * seconds);
-                }
+            for &(column, seconds) in columns {
+                let places = places.column(column);
+                axis.rows_of(range).for_each(|(row, bytes)| add(&mut places[row], bytes as f64 * seconds));
             }
         };
         for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {

@@ -291,10 +291,13 @@ pub(crate) fn data(
 
 /// A byte for each cell, row by row from the lowest addresses.
 fn each_cell(target: &TargetMap, byte: impl Fn(usize, usize) -> u8) -> Vec<u8> {
-    (0..target.axis.rows)
-        .flat_map(|row| (0..target.columns.count).map(move |column| (row, column)))
-        .map(|(row, column)| byte(row, column))
-        .collect()
+    let (rows, columns) = (target.axis.rows, target.columns.count);
+    let mut bytes = vec![0; rows * columns];
+    // Cells lie column by column in memory.
+    for column in 0..columns {
+        (0..rows).for_each(|row| bytes[row * columns + column] = byte(row, column));
+    }
+    bytes
 }
 
 /// A share as a byte, as [`code`] has rates.

@@ -12,7 +12,7 @@ use crate::escape::{json_in_html, markup};
 use crate::evidence::Evidence;
 use crate::extent::{Extent, SurveyedExtent, TargetExtent};
 use crate::facts::{facts, warnings};
-use crate::groups::Grouping;
+use crate::groups::{GroupBy, Grouping};
 use crate::heatmap::Heatmap;
 use crate::idle_time::IdleTime;
 use crate::marks::Marks;
@@ -22,7 +22,7 @@ use crate::source::{Accumulator, Selection, Source, walk};
 use crate::summary::SummaryBuilder;
 use crate::surveyed::SurveyedMemory;
 use crate::svg::Scale;
-use crate::temperature::Temperatures;
+use crate::temperature::TemperatureBuilder;
 use crate::text::wss_notes;
 use crate::used::Used;
 use crate::wss::{GroupedWss, WssBuilder};
@@ -57,6 +57,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let plan = data::plan(&extent, surveyed);
     let targets: Vec<&TargetExtent> = plan.lanes.iter().map(|lane| &extent.targets[lane.target]).collect();
     let wss = found.finish(source, options.window)?;
+    let by_name = Grouping::of_reader(groups.clone(), source, selection, options.by.or(Some(GroupBy::Command)))?;
     let grouping = Grouping::of_reader(groups, source, selection, options.by)?;
     let wss_groups = GroupedWss::new(&wss, source, selection, &grouping)?;
 
@@ -69,8 +70,9 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let (mut overhead, mut used) = (Overhead::new(header, selection), Used::new(header, selection, &grouping));
     let mut in_surveys = SurveyedMemory::new(selection, &grouping);
     let mut summary = SummaryBuilder::grouped(grouping);
+    let mut temperatures = TemperatureBuilder::new(by_name.clone());
     let mut all: Vec<&mut dyn Accumulator> =
-        vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary];
+        vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary, &mut temperatures];
     all.extend(touched.as_mut().map(|touched| touched as &mut dyn Accumulator));
     walk(source, selection, &mut all)?;
     let mut heatmap = heatmap.finish();
@@ -78,8 +80,8 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
         heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
     }
     let overhead = overhead.finish();
-    let idle_time = IdleTime::new(source, selection, options.by)?;
-    let temperatures = Temperatures::new(source, selection, options.by)?;
+    let idle_time = IdleTime::grouped(source, selection, &by_name)?;
+    let temperatures = temperatures.finish();
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(header, source.cut_short(), &overhead);
     used.write(&mut summary);

@@ -55,10 +55,18 @@ impl IdleTime {
     /// # Errors
     /// If the source cannot be read or has nothing in the selection, or does not tell the cgroups that groups are by.
     pub fn new(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
-        let grouping = Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?;
-        match surveyed::idle_time(source, selection, &grouping)? {
+        Self::grouped(source, selection, &Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?)
+    }
+
+    /// The idle times of a selection with these groups.
+    pub(crate) fn grouped(
+        source: &dyn Source,
+        selection: &Selection,
+        grouping: &Grouping,
+    ) -> Result<Self, ReportError> {
+        match surveyed::idle_time(source, selection, grouping)? {
             Some(idle_time) => Ok(idle_time),
-            None => sampled::idle_time(source, selection, &grouping),
+            None => sampled::idle_time(source, selection, grouping),
         }
     }
 

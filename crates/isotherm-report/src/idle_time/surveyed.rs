@@ -25,7 +25,7 @@ pub(super) fn idle_time(
     };
     let (mut reach, mut last, mut intervals) = (Reach::default(), None, vec![]);
     let mut counts_once = true;
-    for record in source::surveys(source)? {
+    for record in source::surveys(source, false)? {
         let survey = record?.survey;
         let known = reach.of(&survey);
         if is_selected(&survey) {
@@ -46,7 +46,7 @@ pub(super) fn idle_time(
         ..IdleTime::default()
     };
     let mut reach = Reach::default();
-    for record in source::surveys(source)? {
+    for record in source::surveys(source, false)? {
         let record = record?;
         let survey = &record.survey;
         let known = reach.of(survey);

@@ -2,6 +2,7 @@
 //!
 //! Rates are in Hz: the accesses that samples found in a second. Sizes are means over the selected time.
 
+mod course;
 mod scale;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,6 +20,8 @@ use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::intervals::IntervalRange;
 use crate::parts::Parts;
 use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
+
+use course::Course;
 
 /// What the memory of a band has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -68,7 +71,7 @@ pub struct Temperatures {
     pub by: GroupBy,
     /// The groups, the largest first. Empty if they are by mapping.
     pub groups: Vec<NamedSizes>,
-    /// All memory at each snapshot.
+    /// All memory at each snapshot; in a recording of more than 8,192, the means of as many of them one after another.
     pub over_time: Vec<Moment>,
 }
 
@@ -79,7 +82,7 @@ impl Temperatures {
     /// If the source cannot be read or has nothing in the selection, or does not tell the cgroups that groups are by.
     pub fn new(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
         let grouping = Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?;
-        let mut builder = Builder { grouping, ..Builder::default() };
+        let mut builder = TemperatureBuilder::new(grouping);
         walk(source, selection, &mut [&mut builder])?;
         Ok(builder.finish())
     }
@@ -175,6 +178,15 @@ impl Areas {
         }
     }
 
+    /// Adds other memory.
+    fn join(&mut self, other: &Self) {
+        for (sums, more) in [(&mut self.places, &other.places), (&mut self.at_least, &other.at_least)] {
+            more.iter().for_each(|(place, more)| *sums.entry(*place).or_default() += more);
+        }
+        self.unobservable += other.unobservable;
+        self.unknown += other.unknown;
+    }
+
     /// The bytes at each of `places`, where weights are bytes × `seconds`.
     fn sizes(&self, places: &[Place], seconds: f64) -> Sizes {
         let bytes = |area: f64| (area / seconds).round() as u64;
@@ -186,22 +198,28 @@ impl Areas {
     }
 }
 
+/// The temperature of a selection, as it is computed.
 #[derive(Default)]
-struct Builder {
+pub(crate) struct TemperatureBuilder {
     grouping: Grouping,
     total: Areas,
     mappings: HashMap<String, Areas>,
     groups: HashMap<usize, Areas>,
-    /// The memory at each snapshot, with weights in bytes.
-    over_time: Vec<(Duration, Areas)>,
+    over_time: Course,
     span: Option<(Duration, Duration)>,
     covered: Duration,
     intervals: IntervalRange,
     targets: BTreeSet<TargetId>,
 }
 
-impl Builder {
-    fn finish(self) -> Temperatures {
+impl TemperatureBuilder {
+    /// That of a selection with these groups, before its walk.
+    pub(crate) fn new(grouping: Grouping) -> Self {
+        Self { grouping, ..Self::default() }
+    }
+
+    /// The temperature after the walk.
+    pub(crate) fn finish(self) -> Temperatures {
         let mut places = vec![Place::NotAccessed];
         let found: Vec<Place> = self.total.places.keys().copied().collect();
         if found.contains(&Place::SurveysOnly) {
@@ -214,9 +232,9 @@ impl Builder {
         let seconds = self.covered.as_secs_f64().max(1e-9);
         let named = |(name, areas): (String, Areas)| (name, areas.sizes(&places, seconds));
         let groups = self.groups.into_iter().map(|(nth, areas)| (self.grouping.name(nth), areas));
-        let moment = |(time, areas): &(Duration, Areas)| Moment {
-            time_ns: time.as_nanos() as u64,
-            sizes: areas.sizes(&places, 1.0),
+        let moment = |moment: &course::Moment| Moment {
+            time_ns: moment.time.as_nanos() as u64,
+            sizes: moment.areas.sizes(&places, moment.snapshots.into()),
         };
         let band = |place: &Place| {
             let at_least = self.total.at_least.get(place).copied().unwrap_or(0.0);
@@ -236,7 +254,7 @@ impl Builder {
             targets: self.targets.len(),
             bands: places.iter().map(band).collect(),
             total: self.total.sizes(&places, seconds),
-            over_time: self.over_time.iter().map(moment).collect(),
+            over_time: self.over_time.moments().iter().map(moment).collect(),
             mappings: sorted(self.mappings.into_iter().map(named)),
             by: self.grouping.by(),
             groups: sorted(groups.map(named)),
@@ -244,7 +262,7 @@ impl Builder {
     }
 }
 
-impl Accumulator for Builder {
+impl Accumulator for TemperatureBuilder {
     fn needs(&self) -> Needs {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
@@ -257,8 +275,7 @@ impl Accumulator for Builder {
         let row = visit.row;
         let (start, end) = self.span.unwrap_or((visit.since, row.time));
         self.span = Some((start.min(visit.since), end.max(row.time)));
-        if self.over_time.last().is_none_or(|(time, _)| *time != row.time) {
-            self.over_time.push((row.time, Areas::default()));
+        if self.over_time.begin(row.time) {
             self.covered += visit.span();
         }
         self.intervals.add_row(row);
@@ -279,7 +296,7 @@ impl Accumulator for Builder {
             if let Some(nth) = group {
                 self.groups.entry(nth).or_default().add(found, interval, area);
             }
-            if let Some((_, areas)) = self.over_time.last_mut() {
+            if let Some(areas) = self.over_time.now() {
                 areas.add(found, interval, bytes as f64);
             }
         }

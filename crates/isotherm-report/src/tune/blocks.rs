@@ -38,7 +38,7 @@ pub struct Blocks {
 /// The blocks of a selection. `None` if it has no survey that tells what was accessed since the one before.
 pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Option<Blocks>, ReportError> {
     let mut found: Vec<(Duration, Duration, Blocks)> = vec![];
-    for record in source::surveys(source)? {
+    for record in source::surveys(source, true)? {
         let survey = record?.survey;
         if !selection.holds_time(survey.time) || survey.interval.is_zero() {
             continue;

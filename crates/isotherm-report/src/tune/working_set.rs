@@ -210,7 +210,7 @@ struct Last {
 impl Last {
     fn of(source: &dyn Source, selection: &Selection) -> Result<Option<Self>, ReportError> {
         let (mut reach, mut last) = (Reach::default(), None);
-        for record in source::surveys(source)? {
+        for record in source::surveys(source, true)? {
             let survey = record?.survey;
             let covered = reach.of(&survey);
             if selection.holds_time(survey.time) {

@@ -43,7 +43,7 @@ pub(crate) fn each(
         points.map(|point| (point.time, (point.span, point.amount.low_bytes.is_some()))).collect();
     let mut panels = source::panels(source)?.peekable();
     let mut known = Known::default();
-    let mut surveys = source::surveys(source)?;
+    let mut surveys = source::surveys(source, false)?;
     loop {
         let survey = surveys.next().transpose()?.map(|record| record.survey);
         // Readings before the first survey know the mappings by this one.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, TargetSurvey, WINDOWS};
-use isotherm_core::{Estimate, PanelSnapshot, TargetId};
+use isotherm_core::{Estimate, PanelSnapshot, TargetId, TargetPanel};
 use isotherm_record::Needs;
 
 use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_figure, is_observed};
@@ -161,7 +161,8 @@ impl Accumulator for Surveyed {
                 }
             }
             Seen::Panel(panel) if self.selection.address.is_none() && self.selection.holds_time(panel.time) => {
-                self.panels.push((*panel).clone());
+                let targets = panel.targets.iter().map(|of| TargetPanel { by_mapping: vec![], ..*of });
+                self.panels.push(PanelSnapshot { targets: targets.collect(), ..**panel });
             }
             Seen::Row(_)
             | Seen::Panel(_)
@@ -244,8 +245,6 @@ pub(super) fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amou
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::TargetPanel;
-
     use super::*;
 
     #[test]
