@@ -63,8 +63,8 @@ pub use layout::Damage;
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{
-    Activity, Budget, Cost, Header, Host, NotAfforded, Part, Row, Run, SnapshotRecord, SurveyRecord, TargetInfo,
-    TargetInfos,
+    Activity, Cost, Header, Host, NotAfforded, Part, RecordedBudget, Row, Run, SnapshotRecord, SurveyRecord,
+    TargetInfo, TargetInfos,
 };
 pub use permissions::permission_letters;
 pub use reader::{Items, Recording};

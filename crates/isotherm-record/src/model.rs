@@ -31,7 +31,7 @@ pub struct Header {
     pub seed: u64,
     /// What the run was allowed to cost. `None` if it had no budget, or that is not known.
     #[serde(default)]
-    pub budget: Option<Budget>,
+    pub budget: Option<RecordedBudget>,
     /// How the intervals were chosen: `auto` if they followed from what was observed, or `fixed`. `None` if that is not
     /// known.
     #[serde(default)]
@@ -96,7 +96,7 @@ impl Part {
 
 /// What a run was allowed to cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Budget {
+pub struct RecordedBudget {
     /// The share of one CPU for all that isotherm does while it watches.
     pub cpu: f64,
     /// The share of one CPU that the targets may lose.

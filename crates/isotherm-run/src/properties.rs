@@ -42,8 +42,11 @@ impl Properties {
             header.max_regions as usize,
         );
         let granularity = if header.granularity == "mapping" { Granularity::Mapping } else { Granularity::Page };
-        let budget =
-            header.budget.map(|isotherm_record::Budget { cpu, targets }| Budget { cpu, targets, ..Budget::default() });
+        let budget = header.budget.map(|isotherm_record::RecordedBudget { cpu, targets }| Budget {
+            cpu,
+            targets,
+            ..Budget::default()
+        });
         Self {
             probe: header.probe.clone(),
             granularity,

@@ -133,7 +133,7 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         min_regions: attributes.map_or(0, |attributes| attributes.min_regions() as u64),
         max_regions: attributes.map_or(0, |attributes| attributes.max_regions() as u64),
         seed,
-        budget: properties.budget.map(|Budget { cpu, targets, .. }| isotherm_record::Budget { cpu, targets }),
+        budget: properties.budget.map(|Budget { cpu, targets, .. }| isotherm_record::RecordedBudget { cpu, targets }),
         intervals: properties.tunes_intervals.map(|tunes| if tunes { AUTO } else { FIXED }.into()),
         started_unix_ns: unix_ns(),
         host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },

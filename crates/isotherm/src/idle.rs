@@ -13,8 +13,8 @@ use isotherm_kernel::{
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::idle_scan::{
-    self, CpuAccount, Detail, IdleFindings, MappingIdle, Pacer, ProcessIdle, ProcessScope, Rate, Scan, ScanChoice,
-    ScanError, ScanMethod, Scope,
+    self, CpuAccount, Detail, IdleFindings, MappingIdle, ProcessIdle, ProcessScope, Rate, Scan, ScanChoice, ScanError,
+    ScanMethod, ScanPacer, Scope,
 };
 use isotherm_record::permission_letters;
 use isotherm_report::Terminal;
@@ -241,10 +241,10 @@ impl Run<'_> {
         }
     }
 
-    fn pacer(&self, doing: &'static str, rate: Option<Rate>, stop: Stop) -> Pacer {
+    fn pacer(&self, doing: &'static str, rate: Option<Rate>, stop: Stop) -> ScanPacer {
         let on = self.on_terminal;
         let mut shown = Instant::now();
-        Pacer::new(rate, stop, move |done, total| {
+        ScanPacer::new(rate, stop, move |done, total| {
             if on && shown.elapsed() >= SHOW_EVERY {
                 shown = Instant::now();
                 line(format_args!("{doing}: {} of {}", units::bytes(done), units::bytes(total)));

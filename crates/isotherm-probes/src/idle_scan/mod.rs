@@ -24,7 +24,7 @@ use thiserror::Error;
 
 pub use findings::{CgroupIdle, IdleFindings, MappingIdle, NodeIdle, ProcessIdle, ScanMethod};
 pub use open::{ScanChoice, open};
-pub use pacer::{CpuAccount, Pacer, Rate};
+pub use pacer::{CpuAccount, Rate, ScanPacer};
 pub use page_tables::PageTableScan;
 pub use physical::PhysicalScan;
 
@@ -93,13 +93,13 @@ pub trait Scan {
     ///
     /// # Errors
     /// If the memory cannot be read or marked, or [`ScanError::Interrupted`] if the scan was stopped.
-    fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError>;
+    fn mark(&mut self, pacer: &mut ScanPacer) -> Result<(), ScanError>;
 
     /// Reports the memory that has been idle since it was last marked, and marks it again.
     ///
     /// # Errors
     /// The errors of [`mark`](Self::mark). A process that ends during the scan is not an error: the findings note it.
-    fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError>;
+    fn read(&mut self, pacer: &mut ScanPacer) -> Result<IdleFindings, ScanError>;
 }
 
 /// Why memory cannot be scanned.

@@ -27,7 +27,7 @@ pub enum Rate {
 const SAVED: f64 = 5.0;
 
 /// Limits the speed of a scan, reports its progress, and stops it.
-pub struct Pacer {
+pub struct ScanPacer {
     rate: Option<Rate>,
     waiter: Waiter,
     progress: Box<dyn FnMut(u64, u64)>,
@@ -38,13 +38,13 @@ pub struct Pacer {
     total: u64,
 }
 
-impl std::fmt::Debug for Pacer {
+impl std::fmt::Debug for ScanPacer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pacer").field("rate", &self.rate).field("done", &self.done).finish_non_exhaustive()
+        f.debug_struct("ScanPacer").field("rate", &self.rate).field("done", &self.done).finish_non_exhaustive()
     }
 }
 
-impl Pacer {
+impl ScanPacer {
     /// A pacer that limits the speed to `rate`, if it is given, and ends the scan when `stop` is requested. `progress`
     /// is called with the bytes that have been visited and the bytes in all.
     pub fn new(rate: Option<Rate>, stop: Stop, progress: impl FnMut(u64, u64) + 'static) -> Self {

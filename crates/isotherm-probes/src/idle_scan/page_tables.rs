@@ -17,7 +17,7 @@ use super::findings::{CgroupIdle, IdleFindings, MappingIdle, ProcessIdle, ScanMe
 use super::nodes::{NodeSums, Nodes};
 use super::population::{Member, Population};
 use super::sharing::Sharing;
-use super::{Detail, Pacer, Scan, ScanError, Scope};
+use super::{Detail, Scan, ScanError, ScanPacer, Scope};
 use crate::bpf::{BpfError, BpfProbe, NO_FRAME, SharedLeftOut, SharedLimits, SharedMemory};
 use crate::left_out;
 use isotherm_kernel::cgroup::Hierarchy;
@@ -133,7 +133,7 @@ impl PageTableScan {
 
     /// Reads all processes, and clears what was accessed in each directly afterwards. `first` says that there was no
     /// pass before.
-    fn pass(&mut self, first: bool, pacer: &mut Pacer) -> Result<Vec<Visited>, ScanError> {
+    fn pass(&mut self, first: bool, pacer: &mut ScanPacer) -> Result<Vec<Visited>, ScanError> {
         let members = self.population.members(&self.scope, &mut self.notes)?;
         let spaces: Vec<_> = members.iter().map(Member::space).collect();
         let refused: BTreeMap<_, _> = self.probe.hold(&spaces)?.into_iter().collect();
@@ -377,13 +377,13 @@ impl Scan for PageTableScan {
         ScanMethod::PageTables
     }
 
-    fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
+    fn mark(&mut self, pacer: &mut ScanPacer) -> Result<(), ScanError> {
         let visited = self.pass(true, pacer)?;
         self.keep(visited);
         Ok(())
     }
 
-    fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
+    fn read(&mut self, pacer: &mut ScanPacer) -> Result<IdleFindings, ScanError> {
         let visited = self.pass(false, pacer)?;
         let mut findings = self.findings(&visited)?;
         self.notes.extend(self.left_out.and_then(|left_out| left_out.remark()));

@@ -15,7 +15,7 @@ use super::nodes::{NodeSums, Nodes};
 use super::population::{Member, Population};
 use super::processes::Pagemaps;
 use super::wanted::Wanted;
-use super::{Detail, Pacer, Scan, ScanError, Scope, tops};
+use super::{Detail, Scan, ScanError, ScanPacer, Scope, tops};
 use crate::idle::{BITMAP, IdleError, IdleProbe};
 use crate::mark::Mark;
 use isotherm_kernel::Glob;
@@ -240,7 +240,7 @@ impl PhysicalScan {
     }
 
     /// Visits all frames and marks them. Adds each page of user memory to `sums`, unless this is the `first` pass.
-    fn pass(&mut self, first: bool, wanted: &Wanted, pacer: &mut Pacer, sums: &mut Sums) -> Result<(), ScanError> {
+    fn pass(&mut self, first: bool, wanted: &Wanted, pacer: &mut ScanPacer, sums: &mut Sums) -> Result<(), ScanError> {
         let pieces = self.frames.pieces(PIECE);
         let wanted_in = |&(from, to): &(u64, u64)| match wanted {
             Wanted { cgroups: None, frames: Some(set) } => set.has_any(from, to - from),
@@ -377,13 +377,13 @@ impl Scan for PhysicalScan {
         ScanMethod::IdlePageTracking
     }
 
-    fn mark(&mut self, pacer: &mut Pacer) -> Result<(), ScanError> {
+    fn mark(&mut self, pacer: &mut ScanPacer) -> Result<(), ScanError> {
         self.update_memory()?;
         let (wanted, _) = self.wanted()?;
         self.pass(true, &wanted, pacer, &mut Sums::default())
     }
 
-    fn read(&mut self, pacer: &mut Pacer) -> Result<IdleFindings, ScanError> {
+    fn read(&mut self, pacer: &mut ScanPacer) -> Result<IdleFindings, ScanError> {
         self.update_memory()?;
         let (wanted, members) = self.wanted()?;
         let mut sums = Sums::default();

@@ -8,15 +8,15 @@ use isotherm_core::IdleTally;
 use isotherm_kernel::Selection;
 use isotherm_kernel::Stop;
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
-use isotherm_probes::idle_scan::{Detail, IdleFindings, Pacer, PageTableScan, ProcessIdle, Scan, Scope};
+use isotherm_probes::idle_scan::{Detail, IdleFindings, PageTableScan, ProcessIdle, Scan, ScanPacer, Scope};
 
 use crate::target::Target;
 use crate::watch::*;
 
 const DETAIL: Detail = Detail { processes: true, mappings: true };
 
-fn pacer() -> Pacer {
-    Pacer::new(None, Stop::new().unwrap(), |_, _| ())
+fn pacer() -> ScanPacer {
+    ScanPacer::new(None, Stop::new().unwrap(), |_, _| ())
 }
 
 /// Opens a scan of targets and marks their memory. An error is the reason to skip the test.

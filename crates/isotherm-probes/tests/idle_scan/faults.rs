@@ -3,7 +3,7 @@
 use std::fs;
 
 use isotherm_kernel::Stop;
-use isotherm_probes::idle_scan::{Detail, Pacer, Rate, Scan, ScanError, Scope};
+use isotherm_probes::idle_scan::{Detail, Rate, Scan, ScanError, ScanPacer, Scope};
 
 use crate::made::{BITMAP, LRU, Made, of, pacer};
 
@@ -60,7 +60,7 @@ fn a_scan_stops_when_it_is_asked_to() {
     stop.ask();
     let mut scan = made.scan(Scope::All, Detail::default()).unwrap();
     for rate in [None, Some(Rate::Bytes(1)), Some(Rate::Cpu(0.001))] {
-        let stopped = scan.mark(&mut Pacer::new(rate, stop.clone(), |_, _| ()));
+        let stopped = scan.mark(&mut ScanPacer::new(rate, stop.clone(), |_, _| ()));
         assert!(matches!(stopped, Err(ScanError::Interrupted)), "{stopped:?}");
     }
 }
@@ -70,7 +70,7 @@ fn the_progress_reaches_the_total() {
     let made = Made::new(128);
     let mut scan = made.scan(Scope::All, Detail::default()).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
-    let mut pacer = Pacer::new(None, Stop::new().unwrap(), move |done, total| sender.send((done, total)).unwrap());
+    let mut pacer = ScanPacer::new(None, Stop::new().unwrap(), move |done, total| sender.send((done, total)).unwrap());
     scan.mark(&mut pacer).unwrap();
     assert_eq!(receiver.try_iter().last(), Some((128 * 4096, 128 * 4096)));
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use isotherm_core::PAGE_SIZE;
 use isotherm_kernel::Stop;
-use isotherm_probes::idle_scan::{Detail, IdleFindings, Pacer, PhysicalScan, Scan, ScanError, Scope};
+use isotherm_probes::idle_scan::{Detail, IdleFindings, PhysicalScan, Scan, ScanError, ScanPacer, Scope};
 
 pub const LRU: u64 = 1 << 5;
 pub const BUDDY: u64 = 1 << 10;
@@ -147,8 +147,8 @@ impl Made {
     }
 }
 
-pub fn pacer() -> Pacer {
-    Pacer::new(None, Stop::new().unwrap(), |_, _| ())
+pub fn pacer() -> ScanPacer {
+    ScanPacer::new(None, Stop::new().unwrap(), |_, _| ())
 }
 
 /// The idle, accessed, unobservable and unevictable pages of a cgroup.

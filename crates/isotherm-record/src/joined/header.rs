@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::{sanitise, units};
 
 use crate::time::nanoseconds;
-use crate::{Budget, Header, Host, Part, Run};
+use crate::{Header, Host, Part, RecordedBudget, Run};
 
 /// How intervals were chosen if they follow from what is observed.
 const AUTO: &str = "auto";
@@ -121,10 +121,10 @@ fn runs(header: &Header, started_unix_ns: u64, time: &Range<Duration>) -> Vec<Ru
 }
 
 /// What all recorders together were allowed to cost at a time, at most. `None` if that is not known of one.
-fn budget(all: &[(&Header, Range<Duration>)]) -> Option<Budget> {
+fn budget(all: &[(&Header, Range<Duration>)]) -> Option<RecordedBudget> {
     let targets = all.iter().map(|(header, _)| Some(header.budget?.targets));
     let targets = targets.collect::<Option<Vec<f64>>>()?.into_iter().fold(0.0, f64::max);
-    Some(Budget { cpu: most_at_once(all, |header| header.budget.map_or(0.0, |budget| budget.cpu)), targets })
+    Some(RecordedBudget { cpu: most_at_once(all, |header| header.budget.map_or(0.0, |budget| budget.cpu)), targets })
 }
 
 /// The largest sum over recordings that cover the same time.

@@ -19,8 +19,8 @@ use isotherm_core::{
     TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Budget, Contents, Cost, Header, Host, NotAfforded, RecordError, Recorder, Recording, Row, SnapshotRecord,
-    SurveyRecord, TargetInfo, pid_column,
+    Activity, Contents, Cost, Header, Host, NotAfforded, RecordError, RecordedBudget, Recorder, Recording, Row,
+    SnapshotRecord, SurveyRecord, TargetInfo, pid_column,
 };
 
 pub fn header() -> Header {
@@ -34,7 +34,7 @@ pub fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 42,
-        budget: Some(Budget { cpu: 0.01, targets: 0.005 }),
+        budget: Some(RecordedBudget { cpu: 0.01, targets: 0.005 }),
         intervals: Some("auto".into()),
         started_unix_ns: 1_700_000_000_000_000_000,
         host: Host {

@@ -16,8 +16,8 @@ use isotherm_core::{
     SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Budget, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, Row, SnapshotRecord, SurveyRecord,
-    TargetInfo,
+    Activity, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, RecordedBudget, Row, SnapshotRecord,
+    SurveyRecord, TargetInfo,
 };
 use isotherm_report::{Events, Source};
 
@@ -80,7 +80,7 @@ pub fn made(rows: Vec<Row>) -> Made {
         min_regions: 10,
         max_regions: 1000,
         seed: 7,
-        budget: Some(Budget { cpu: 0.02, targets: 0.005 }),
+        budget: Some(RecordedBudget { cpu: 0.02, targets: 0.005 }),
         intervals: Some("auto".into()),
         started_unix_ns: 1_790_000_000_000_000_000,
         host: Host {
