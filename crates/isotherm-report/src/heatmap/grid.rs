@@ -22,8 +22,8 @@ pub(super) struct Grid<S: Sum> {
 }
 
 impl<S: Sum> Grid<S> {
-    pub(super) fn new(rows: usize) -> Self {
-        Self { rows, done: 0, figures: vec![], open: VecDeque::new() }
+    pub(super) fn new(rows: usize, columns: usize) -> Self {
+        Self { rows, done: 0, figures: Vec::with_capacity(rows.saturating_mul(columns)), open: VecDeque::new() }
     }
 
     /// Ends the columns before this one: nothing will be added to them any more.
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_cell_tells_the_same_before_and_after_its_column_has_ended() {
-        let mut grid: Grid<u32> = Grid::new(2);
+        let mut grid: Grid<u32> = Grid::new(2, 4);
         for (column, row) in [(0, 0), (2, 1), (0, 1), (2, 1)] {
             grid.column(column)[row] += 1;
         }

@@ -234,7 +234,7 @@ impl Heatmap {
                     info: target.info.clone(),
                     life: target.life,
                     most_bytes: target.most_bytes,
-                    cells: Grid::new(axis.rows),
+                    cells: Grid::new(axis.rows, columns.count),
                     recorded: vec![false; columns.count],
                     axis,
                     columns,
@@ -398,8 +398,8 @@ impl TargetMap {
     fn add_places(&mut self, found: &TargetSurvey, selection: &Selection, columns: &[(usize, f64)]) {
         let (sums, mapped) = selected(found, selection.address);
         self.at_end = Some(PlacedBytes::new(found.id, &sums, mapped));
-        let axis = &self.axis;
-        let places = self.places.get_or_insert_with(|| Grid::new(axis.rows));
+        let (axis, count) = (&self.axis, self.columns.count);
+        let places = self.places.get_or_insert_with(|| Grid::new(axis.rows, count));
         places.end_before(columns.first().map_or(0, |&(first, _)| first));
         let mut add = |range: AddrRange, add: &dyn Fn(&mut Places, f64)| {
             for &(column, seconds) in columns {

@@ -348,32 +348,39 @@ impl Accumulator for SummaryBuilder {
             parts.insert(nth, group.begin(basis).then_some(0));
         }
         let mut all = 0;
-        // The mapping of the last piece, and the place of its name.
-        let mut last: Option<(&Mapping, usize)> = None;
+        // The mapping of the last piece, the place of its name, and that of its group.
+        let mut last: Option<(&Mapping, usize, Option<usize>)> = None;
         for (piece, bytes) in visit.present_pieces() {
             let added = Added::new(visit, &piece, bytes);
-            let label = piece.mapping.label();
-            let name = shown_name(&label);
-            let nth = match last.filter(|(mapping, _)| std::ptr::eq(*mapping, piece.mapping)) {
-                Some((_, nth)) => nth,
-                None => nth_name(&mut self.names, &mut self.name_places, name),
+            let (_, nth, group) = match last.filter(|(mapping, ..)| std::ptr::eq(*mapping, piece.mapping)) {
+                Some(known) => known,
+                None => {
+                    let label = piece.mapping.label();
+                    let name = shown_name(&label);
+                    let nth = nth_name(&mut self.names, &mut self.name_places, name);
+                    (piece.mapping, nth, self.grouping.of_memory(id, name))
+                }
             };
-            last = Some((piece.mapping, nth));
+            last = Some((piece.mapping, nth, group));
             if let Some((_, sums)) = self.names.get_mut(nth) {
                 sums.add(&added);
             }
-            let shares = match &mut self.stacks {
-                Some(stacks) => stacks.sizes(id, row.time, piece.mapping, piece.range),
-                None => self.grouping.of_memory(id, name).map(|nth| (nth, piece.range.size())).into_iter().collect(),
-            };
-            for (nth, size) in shares {
+            let mut give = |nth: usize, added: &Added, bytes: u64| {
                 if let Some(group) = self.groups.get_mut(nth)
                     && let Some(sum) = parts.entry(nth).or_insert_with(|| group.begin(basis).then_some(0))
                 {
-                    let bytes = share(bytes, size, piece.range.size());
-                    group.sums.add(&Added::new(visit, &piece, bytes));
+                    group.sums.add(added);
                     *sum += bytes;
                 }
+            };
+            match &mut self.stacks {
+                Some(stacks) => {
+                    for (nth, size) in stacks.sizes(id, row.time, piece.mapping, piece.range) {
+                        let bytes = share(bytes, size, piece.range.size());
+                        give(nth, &Added::new(visit, &piece, bytes), bytes);
+                    }
+                }
+                None => group.into_iter().for_each(|nth| give(nth, &added, bytes)),
             }
             if counts {
                 target.tally.sums.add(&added);
