@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::order::GOLDEN;
 use crate::rate::{is_same_interval, possible_shares_over, share_over};
 use crate::steady::{self, Run, Steadiness, blend, by_chance, has_turned, likely_shares};
-use crate::{AddrRange, Attributes, Observation, RegionPages, RegionSnapshot};
+use crate::{AddrRange, Attributes, Observation, PAGE_SIZE, RegionPages, RegionSnapshot};
 
 /// Which neighbours are merged.
 #[derive(Clone, Copy, Debug)]
@@ -190,10 +191,17 @@ impl Region {
         if self.is_idle() { stride.max(steady::idle_stride(attributes)) } else { stride }
     }
 
-    /// Whether the region has a sample in this round of the aggregation, counted from 0. Of the rounds, one in `every`
-    /// has samples.
-    pub(crate) fn is_due(&self, round: u32, attributes: &Attributes, every: u32) -> bool {
-        self.bytes() > 0 && round.is_multiple_of(self.stride(attributes).saturating_mul(every))
+    /// Whether the region has a sample in this round of an aggregation, both counted from 0. Of the rounds, one in
+    /// `every` has samples. If that is one in each aggregation, idle regions take turns: their samples of an aggregation
+    /// would find nothing else, and what several hundred of them cost would be no less in a longer run.
+    pub(crate) fn is_due(&self, (aggregation, round): (u32, u32), attributes: &Attributes, every: u32) -> bool {
+        let stride = self.stride(attributes);
+        if self.bytes() == 0 || !round.is_multiple_of(stride.saturating_mul(every)) {
+            return false;
+        }
+        let place = (self.range.start() / PAGE_SIZE).wrapping_mul(GOLDEN) >> 32;
+        let turn = || (u64::from(aggregation) + place).is_multiple_of(u64::from(stride));
+        every < attributes.samples() || !self.is_idle() || turn()
     }
 
     /// Takes in which of the round's samples is a page of this region.

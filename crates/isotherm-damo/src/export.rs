@@ -154,6 +154,13 @@ const LEFT_OUT: u64 = 20;
 fn write_json<W: Write>(recording: &Recording, output: W, notes: &mut Vec<String>) -> Result<W, TransferError> {
     let Contents { targets, timing, varies } = Contents::of(recording)?;
     let most = targets.iter().map(|target| target.snapshots).max();
+    let few = targets.iter().filter(|target| target.snapshots <= LEFT_OUT).count();
+    if most > Some(LEFT_OUT) && few > 0 {
+        notes.push(format!(
+            "damo's report nr_regions fails, because {few} of {} targets have no more than {LEFT_OUT} snapshots",
+            targets.len()
+        ));
+    }
     if let Some(most) = most.filter(|&most| most <= LEFT_OUT) {
         notes.push(format!(
             "damo's report wss and nr_regions leave out the first {LEFT_OUT} snapshots, and no target has more than \
@@ -248,6 +255,8 @@ impl Contents {
                 targets[index].snapshots += 1;
             }
         }
+        // damo's report heatmap fails on a record without a region, as of a process that ended before it was read.
+        targets.retain(|target| target.regions > 2 * target.snapshots);
         let timing = timing.unwrap_or(Timing { aggregation: Duration::ZERO, samples: 1 });
         Ok(Self { targets, timing, varies })
     }

@@ -189,6 +189,10 @@ proptest! {
         // Snapshots of different targets less than half an aggregation apart become one.
         let apart = |pair: &[Snapshot]| pair[1].time - pair[0].time > Duration::from_millis(50);
         prop_assume!(snapshots.windows(2).all(apart));
+        // A target without a region is left out.
+        let targets = || snapshots.iter().flat_map(|snapshot| &snapshot.targets);
+        let has_regions = |id| targets().any(|target| target.id == id && !target.regions.is_empty());
+        prop_assume!(targets().all(|target| has_regions(target.id)));
         let directory = tempfile::tempdir().unwrap();
         let (ours, damos, back) = (
             directory.path().join("a.rec"),
@@ -252,6 +256,27 @@ fn snapshots_of_changing_intervals_are_one_record_with_the_same_rates_and_are_im
         // A count is rounded, and one access stays one.
         assert!((back - ours).abs() <= 0.5 / 33.0 + 1e-9, "{back} for {ours}");
     }
+}
+
+#[test]
+fn a_target_without_a_region_is_left_out_and_one_with_few_snapshots_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, damos) = (directory.path().join("a.rec"), directory.path().join("a.damo.json"));
+    let mut recorder = Recorder::create(&ours, &common::header()).unwrap();
+    for nth in 1..=21 {
+        let mut snapshot = Snapshot { time: Duration::from_millis(100) * nth, ..common::snapshot(7) };
+        let first = isotherm_core::TargetSnapshot { regions: Vec::new(), ..snapshot.targets[0].clone() };
+        snapshot.targets.truncate(if nth == 1 { 2 } else { 1 });
+        snapshot.targets.insert(0, isotherm_core::TargetSnapshot { id: process(1), ..first });
+        recorder.write(&common::record_of(&snapshot, common::cost(1))).unwrap();
+    }
+    recorder.finish().unwrap();
+    let notes = export(&Recording::open(&ours).unwrap(), &damos, Format::Json).unwrap();
+    let json: Vec<Value> = serde_json::from_slice(&std::fs::read(&damos).unwrap()).unwrap();
+    let lengths: Vec<usize> = json.iter().map(|record| record["snapshots"].as_array().unwrap().len()).collect();
+    assert_eq!(lengths, [21, 1]);
+    let told = "damo's report nr_regions fails, because 1 of 2 targets have no more than 20 snapshots";
+    assert_eq!(notes, [told]);
 }
 
 #[test]

@@ -276,7 +276,7 @@ table! {
         "applied_regions" => applied_regions: u64,
         /// bytes that the action was carried out on
         "applied_bytes" => applied_bytes: u64,
-        /// bytes that matched the condition and that a filter rejected
+        /// bytes that matched the condition and that a filter rejected; memory that stays as it is counts once
         "rejected_bytes" => rejected_bytes: u64,
         /// what the system refused to act on, with an entry for each reason
         "refusals" => refusals: Vec<Refusal>,

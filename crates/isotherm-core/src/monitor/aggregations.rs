@@ -76,6 +76,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         snapshot.histories.extend(histories);
         self.sink.aggregated(snapshot).map_err(MonitorError::Sink)?;
         self.rounds = 0;
+        self.aggregations = self.aggregations.wrapping_add(1);
         let due = self.aggregation_began + self.attributes.aggregation();
         self.aggregation_began = due.clamp(now.saturating_sub(self.attributes.sampling() / 2), now);
         self.clears = clears;

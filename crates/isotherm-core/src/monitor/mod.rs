@@ -91,6 +91,8 @@ pub struct Monitor<S, P, K, R> {
     regions: RegionSet,
     /// Sampling intervals since the aggregation began.
     rounds: u32,
+    /// How many aggregations have ended.
+    aggregations: u32,
     /// When the aggregation began.
     aggregation_began: Duration,
     /// Whether the aggregation ends with its next round, because much memory is new.
@@ -202,6 +204,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             next_attributes: None,
             regions: RegionSet::default(),
             rounds: 0,
+            aggregations: 0,
             aggregation_began: Duration::ZERO,
             ends_early: false,
             round: Round::default(),

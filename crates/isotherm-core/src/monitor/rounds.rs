@@ -32,7 +32,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             for i in 0..target.regions.len() {
                 let region = &target.regions[i];
                 let mut sample = None;
-                if region.is_due(self.rounds, &self.attributes, self.every) {
+                if region.is_due((self.aggregations, self.rounds), &self.attributes, self.every) {
                     sample = Some(self.samples.len() as u32);
                     let addr = target.random_page(region, &mut self.rng);
                     self.samples.push(Sample { target: target.space.id, addr });

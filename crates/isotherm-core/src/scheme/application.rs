@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
-use super::backoff::{Backoff, Resisted};
+use super::backoff::{Backoff, Rejections, Resisted};
 use super::budget::Allowance;
 use super::candidates::{Candidate, Cursor, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
@@ -63,6 +63,8 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub in_place: &'a mut ActionHistory,
     /// The memory that actions did not free.
     pub backoff: &'a mut Backoff,
+    /// What the filters have rejected.
+    pub rejections: &'a mut Rejections,
     /// When memory was found accessed, or not accessed again, so that the action is not done before the next survey.
     pub not_again: &'a mut ActionHistory,
     pub victims: &'a mut Victims,
@@ -183,7 +185,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         for &range in ranges {
             filter_range(self.filters, from, context, range, &mut |part, verdict| match verdict {
                 Verdict::Allowed => allowed.push(part),
-                Verdict::Rejected => self.total.rejected_bytes += part.size(),
+                Verdict::Rejected => {
+                    self.total.rejected_bytes += self.rejections.reject(context.target, part, self.snapshot.time);
+                }
                 Verdict::Pages(nth) => parts.push((nth, part)),
             });
         }
@@ -229,9 +233,13 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             // Absent memory does not count as rejected.
             Some(_) if kind == PageKind::Present => {}
             Some(part) => {
-                self.total.rejected_bytes += part.size();
+                let now = self.snapshot.time;
+                let looks_again = kind == PageKind::Young && seeks_young;
+                // How often hot memory is checked once more has a rule of its own.
+                let counted = if looks_again { part.size() } else { self.rejections.reject(context.target, part, now) };
+                self.total.rejected_bytes += counted;
                 if is_lasting && is_of_kind != seeks_young {
-                    self.not_again.mark(context.target, part, self.snapshot.time);
+                    self.not_again.mark(context.target, part, now);
                 }
             }
             None => {}

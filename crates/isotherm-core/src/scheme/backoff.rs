@@ -102,6 +102,71 @@ impl Backoff {
     }
 }
 
+/// What the filters of a scheme have rejected. Memory that stays as it is counts once, however often it is rejected, and
+/// its pages are inspected again after twice the time, each time.
+#[derive(Debug)]
+pub(crate) struct Rejections(Failures);
+
+impl Default for Rejections {
+    fn default() -> Self {
+        Self(Failures { first: ActionHistory::of_at_most(MOST), last: ActionHistory::of_at_most(MOST) })
+    }
+}
+
+/// What is known of memory that a filter may reject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It was not rejected before.
+    Never,
+    /// It was rejected, and was accessed since, so that it counts as other memory.
+    Before,
+    /// It was rejected, and stays as it is. `is_due` says whether to inspect its pages again.
+    Unchanged { is_due: bool },
+}
+
+impl Rejections {
+    /// Takes in that a filter has rejected `range` at the time `at`. Returns how many of its bytes were not known to be
+    /// rejected.
+    pub(crate) fn reject(&mut self, target: TargetId, range: AddrRange, at: Duration) -> u64 {
+        let mut new = Vec::new();
+        self.0.last.pieces(target, range, |piece, known| new.extend(known.is_none().then_some(piece)));
+        new.iter().for_each(|piece| self.0.first.mark(target, *piece, at));
+        self.0.last.mark(target, range, at);
+        new.iter().map(|piece| piece.size()).sum()
+    }
+
+    /// Forgets what was rejected of `range`, because it has changed.
+    pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
+        self.0.first.forget(target, range);
+        self.0.last.forget(target, range);
+    }
+
+    /// Calls `each` with the parts of `range`, which was accessed last at the time `accessed`, and what is known of them.
+    pub(crate) fn pieces(
+        &self,
+        target: TargetId,
+        range: AddrRange,
+        now: Duration,
+        accessed: Duration,
+        mut each: impl FnMut(AddrRange, Asked),
+    ) {
+        self.0.pieces(target, range, |piece, rejected| {
+            let asked = match rejected {
+                None => Asked::Never,
+                Some([_, last]) if accessed > last => Asked::Before,
+                Some([first, last]) => Asked::Unchanged { is_due: is_time(first, last, now) },
+            };
+            each(piece, asked);
+        });
+    }
+
+    /// Drops what has no effect any more.
+    pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
+        self.0.first.tidy(now, Duration::ZERO, &lives);
+        self.0.last.tidy(now, now.saturating_sub(LONGEST), &lives);
+    }
+}
+
 impl Failures {
     /// Cuts `range` where the times of failures change, and calls `each` with the parts and the times of the first and
     /// the last failure.
@@ -171,6 +236,30 @@ mod tests {
         let tries = tries(Resisted::Mapped, accessed);
         assert!(tries.contains(&200) && !tries.contains(&201), "{tries:?}");
         assert!(tries.iter().filter(|&&at| at >= 700).count() >= 9, "{tries:?}");
+    }
+
+    #[test]
+    fn memory_that_is_rejected_counts_once_until_it_is_accessed_and_is_inspected_more_and_more_rarely() {
+        let mut rejections = Rejections::default();
+        let (mut inspected, mut counted) = (Vec::new(), Vec::new());
+        for now in 1..=60 {
+            let accessed = seconds(if now < 40 { 0 } else { 35 });
+            let mut due = Vec::new();
+            rejections.pieces(TARGET, range(0, 100), seconds(now), accessed, |part, asked| match asked {
+                Asked::Never | Asked::Unchanged { is_due: true } => due.push((part, false)),
+                Asked::Before => due.push((part, true)),
+                Asked::Unchanged { is_due: false } => {}
+            });
+            for (part, is_other) in due {
+                if is_other {
+                    rejections.forget(TARGET, part);
+                }
+                inspected.push(now);
+                counted.push(rejections.reject(TARGET, part, seconds(now)));
+            }
+        }
+        assert_eq!(inspected, [1, 2, 3, 5, 9, 17, 33, 40, 41, 42, 44, 48, 56]);
+        assert_eq!(counted.iter().filter(|bytes| **bytes > 0).collect::<Vec<_>>(), [&100, &100]);
     }
 
     #[test]

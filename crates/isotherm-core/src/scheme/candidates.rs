@@ -8,7 +8,7 @@ use crate::survey::{InUse, PageHistory};
 use crate::tiering::{OFTEN, PATIENCE, RECENT};
 use crate::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
-use super::backoff::Backoff;
+use super::backoff::{Asked, Backoff, Rejections};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::moved::{LOOK_AGAIN, Moved};
@@ -61,12 +61,14 @@ struct Piece {
 /// Where the budget of the last application ended. The next application continues there.
 pub(crate) type Cursor = Option<(TargetId, u64)>;
 
-/// Bytes of regions that match the condition and are left out for another reason.
-#[derive(Clone, Copy, Debug, Default)]
+/// What matches the condition and is left out for another reason.
+#[derive(Debug, Default)]
 pub(crate) struct Excluded {
-    /// Rejected by a filter.
-    pub rejected: u64,
-    /// Not observed well enough to have an access frequency.
+    /// Memory that a filter rejects, and did not reject before.
+    pub rejected: Vec<(TargetId, AddrRange)>,
+    /// Memory that a filter has rejected before, and that has changed since.
+    pub changed: Vec<(TargetId, AddrRange)>,
+    /// Bytes that were not observed well enough to have an access frequency.
     pub unobservable: u64,
 }
 
@@ -84,6 +86,8 @@ pub(crate) struct Seen<'a> {
     pub moved: &'a Moved,
     /// What schemes have tried to free.
     pub backoff: &'a Backoff,
+    /// What the filters of the scheme have rejected.
+    pub rejections: &'a Rejections,
     /// When the scheme found memory where it would move it to.
     pub in_place: &'a ActionHistory,
     /// When the scheme checked memory once more: hot memory that was not accessed since the survey, and cold memory
@@ -266,15 +270,11 @@ pub(crate) fn collect(
                     let score = score(action.order(), scheme.quota.weights(), region.size(), rate, heat);
                     filter_range(filters, 0, context, piece, &mut |part, verdict| {
                         let page_filter = match verdict {
-                            Verdict::Allowed => None,
+                            Verdict::Allowed | Verdict::Rejected => None,
                             Verdict::Pages(nth) => Some(nth),
-                            Verdict::Rejected => {
-                                excluded.rejected += part.size();
-                                return;
-                            }
                         };
-                        if let Some(range) = whole_granules(part, action) {
-                            candidates.push(Candidate {
+                        let mut add = |part: AddrRange| {
+                            candidates.extend(whole_granules(part, action).map(|range| Candidate {
                                 score,
                                 yields: yields && frees,
                                 target: target.id,
@@ -283,8 +283,24 @@ pub(crate) fn collect(
                                 range,
                                 page_filter,
                                 passed,
-                            });
+                            }));
+                        };
+                        if verdict == Verdict::Allowed {
+                            return add(part);
                         }
+                        seen.rejections.pieces(target.id, part, snapshot.time, accessed, |part, asked| {
+                            if asked == Asked::Before {
+                                excluded.changed.push((target.id, part));
+                            }
+                            match (verdict, asked) {
+                                (_, Asked::Unchanged { is_due: false })
+                                | (Verdict::Rejected, Asked::Unchanged { is_due: true }) => {}
+                                (Verdict::Rejected, Asked::Never | Asked::Before) => {
+                                    excluded.rejected.push((target.id, part));
+                                }
+                                (Verdict::Pages(_) | Verdict::Allowed, _) => add(part),
+                            }
+                        });
                     });
                 });
             }

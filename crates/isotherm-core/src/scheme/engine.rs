@@ -10,7 +10,7 @@ use crate::tiering::REPAID;
 use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
-use super::backoff::Backoff;
+use super::backoff::{Backoff, Rejections};
 use super::budget::{Allowance, Budget};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
@@ -77,6 +77,8 @@ struct ActiveScheme {
     in_place: ActionHistory,
     /// When memory was checked once more: hot memory that was not accessed again, and cold memory that was.
     not_again: ActionHistory,
+    /// What its filters have rejected.
+    rejections: Rejections,
     /// Whether too much of the memory that it freed came back recently.
     returning: bool,
     report: Report,
@@ -105,6 +107,7 @@ impl ActiveScheme {
             victims: Victims::default(),
             in_place: ActionHistory::default(),
             not_again: ActionHistory::default(),
+            rejections: Rejections::default(),
             returning: false,
             report,
         }
@@ -122,6 +125,9 @@ impl ActiveScheme {
         if scheme.action != self.scheme.action {
             self.in_place = ActionHistory::default();
             self.not_again = ActionHistory::default();
+        }
+        if scheme.filters != self.scheme.filters {
+            self.rejections = Rejections::default();
         }
         self.report.action = scheme.action.into();
         self.scheme = scheme;
@@ -312,8 +318,19 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
         let (before, active) = self.active.split_at_mut(index);
-        let ActiveScheme { scheme, owner, budget, cursor, applied_at, victims, in_place, not_again, report, .. } =
-            &mut active[0];
+        let ActiveScheme {
+            scheme,
+            owner,
+            budget,
+            cursor,
+            applied_at,
+            victims,
+            in_place,
+            not_again,
+            rejections,
+            report,
+            ..
+        } = &mut active[0];
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
@@ -340,13 +357,17 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             history: &self.history,
             moved: &self.moved,
             backoff: &self.backoff,
+            rejections,
             in_place,
             not_again,
             second_look,
         };
         let excluded =
             collect(scheme, &filters, &seen, |mapping| self.actuator.can_free(mapping), &mut self.candidates);
-        report.total.rejected_bytes += excluded.rejected;
+        excluded.changed.into_iter().for_each(|(target, range)| rejections.forget(target, range));
+        for (target, range) in excluded.rejected {
+            report.total.rejected_bytes += rejections.reject(target, range, snapshot.time);
+        }
         report.last.unobservable_bytes = excluded.unobservable;
 
         let bytes = self.candidates.iter().map(|candidate| candidate.range.size()).fold(0, u64::saturating_add);
@@ -367,6 +388,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             history: &mut self.history,
             moved: &mut self.moved,
             backoff: &mut self.backoff,
+            rejections,
             in_place,
             not_again,
             victims,
@@ -469,6 +491,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
             // What was found before the last survey has no effect any more. Surveys of all targets differ little.
             let surveyed = snapshot.histories.iter().map(|(_, history)| history.time()).min().unwrap_or_default();
             active.not_again.tidy(snapshot.time, surveyed, lives);
+            active.rejections.tidy(snapshot.time, lives);
         }
 
         self.look_at_victims(snapshot);

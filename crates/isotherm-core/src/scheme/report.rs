@@ -77,7 +77,7 @@ pub struct Statistics {
     pub watched_bytes: u64,
     /// The part of `watched_bytes` that was in memory again, or moved back by another scheme, within its time.
     pub returned_bytes: u64,
-    /// Bytes that matched the condition and that a filter rejected.
+    /// Bytes that matched the condition and that a filter rejected. Memory that stays as it is counts once.
     pub rejected_bytes: u64,
     /// Bytes that the system refused to act on, by reason.
     pub refusals: Vec<RefusalCount>,

@@ -93,8 +93,8 @@ impl StackCollector {
         let mut batch = Allocations { time: monotonic().saturating_sub(self.start), ..Allocations::default() };
         for call in calls {
             let target = TargetId::process(call.pid, whole_ticks(self.offsets.since_boot(call.started)));
-            let stack = self.stack(target, &call, &mut batch.stacks);
             let time = self.offsets.monotonic(call.time).saturating_sub(self.start);
+            let stack = self.stack(target, &call, time, &mut batch.stacks);
             batch.calls.push(Allocation { time, target, call: call.call, range: call.range, stack });
         }
         let lost = self.tracer.lost();
@@ -102,8 +102,15 @@ impl StackCollector {
         Ok(batch)
     }
 
-    /// The number of the stack of a call. Adds the stack to `new` if no call had it before. `None` if it is not known.
-    fn stack(&mut self, target: TargetId, call: &Call, new: &mut Vec<(StackId, CallStack)>) -> Option<StackId> {
+    /// The number of the stack of a call at the time `at`. Adds the stack to `new` if no call had it before. `None` if it
+    /// is not known.
+    fn stack(
+        &mut self,
+        target: TargetId,
+        call: &Call,
+        at: Duration,
+        new: &mut Vec<(StackId, CallStack)>,
+    ) -> Option<StackId> {
         if call.call == MappingCall::Exec {
             self.processes.remove(&target);
             return None;
@@ -129,7 +136,8 @@ impl StackCollector {
             addresses = traced.code.unwind(call, &mut self.cache);
         }
         let made = stamp_of(call.pid);
-        let (frames, any_made) = self.symbols.frames(call.pid, &traced.code, &addresses);
+        let now = monotonic().saturating_sub(self.start);
+        let (frames, any_made) = self.symbols.frames(call.pid, &traced.code, &addresses, (at.min(now), now));
         let id = number(&mut self.stacks, frames, new)?;
         if traced.known.len() >= MOST_KNOWN {
             traced.known.clear();

@@ -5,11 +5,11 @@
 //! not mapped. A line that cannot be parsed is skipped; only the name in that line is lost.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 use isotherm_core::{LONGEST_NAME, start_of};
@@ -25,7 +25,13 @@ const COMPARED: usize = 256;
 /// If a file has more functions, the first ones are taken.
 const MOST: usize = 1 << 18;
 
+/// So many functions are remembered whose addresses were used again.
+const MOST_REPLACED: usize = 1 << 12;
+
 /// The functions of a process that it has made itself.
+///
+/// Code addresses are used again, and a stack is older than the moment at which its functions are looked up. So each
+/// function is known from the time on at which the file did not have it yet.
 #[derive(Debug, Default)]
 pub struct PerfMap {
     text: Vec<u8>,
@@ -33,12 +39,16 @@ pub struct PerfMap {
     taken: usize,
     /// By their starts. No two have an address in common.
     functions: BTreeMap<u64, Function>,
+    /// The functions whose addresses were used again, with their starts, and from when on; the last ones are the last.
+    replaced: VecDeque<(u64, Function, Duration)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Function {
     /// Its last address.
     last: u64,
+    /// It was made after this time.
+    since: Duration,
     /// Where its name is in the text.
     name: (u32, u32),
 }
@@ -47,12 +57,12 @@ impl PerfMap {
     /// The functions that a text names: one in each line, as `START SIZE NAME` with hexadecimal numbers.
     pub fn parse(text: &[u8]) -> Self {
         let mut map = Self::default();
-        map.extend(text);
+        map.extend(text, Duration::ZERO);
         map
     }
 
-    /// Adds the functions that `more`, which follows what was read before, names.
-    fn extend(&mut self, more: &[u8]) {
+    /// Adds the functions that `more`, which follows what was read before, names. They were made after the time `since`.
+    fn extend(&mut self, more: &[u8], since: Duration) {
         self.text.extend_from_slice(more);
         let text = std::mem::take(&mut self.text);
         let mut at = self.taken;
@@ -62,7 +72,8 @@ impl PerfMap {
             if let Some((start, size, name)) = parts(content) {
                 let from = u32::try_from(at + content.len() - name.len()).ok();
                 let name = from.zip(u32::try_from(name.len()).ok());
-                name.into_iter().for_each(|name| self.insert(start, start.saturating_add(size - 1), name));
+                let function = |name| Function { last: start.saturating_add(size - 1), since, name };
+                name.into_iter().for_each(|name| self.insert(start, function(name)));
             }
             at += line.len();
             if ended.is_some() {
@@ -72,25 +83,42 @@ impl PerfMap {
         self.text = text;
     }
 
-    /// Adds a function. An older one that has an address in common with it is gone: memory is used again.
-    fn insert(&mut self, start: u64, last: u64, name: (u32, u32)) {
-        while let Some((&older, function)) = self.functions.range(..=last).next_back()
+    /// Adds a function. An older one that has an address in common with it is gone from now on: memory is used again.
+    fn insert(&mut self, start: u64, new: Function) {
+        while let Some((&older, &function)) = self.functions.range(..=new.last).next_back()
             && function.last >= start
         {
             self.functions.remove(&older);
+            // What is replaced at the time at which it was made was never known.
+            if function.since < new.since {
+                self.replaced.push_back((older, function, new.since));
+            }
         }
+        let more = self.replaced.len().saturating_sub(MOST_REPLACED);
+        self.replaced.drain(..more);
         if self.functions.len() < MOST {
-            self.functions.insert(start, Function { last, name });
+            self.functions.insert(start, new);
         }
     }
 
-    /// The name of the function at an address, and how far from its start that is. Of a name of more than 4,096 bytes,
-    /// the start and `…` are kept.
+    /// The name of the last function at an address, and how far from its start that is. Of a name of more than 4,096
+    /// bytes, the start and `…` are kept.
     pub fn find(&self, address: u64) -> Option<(Cow<'_, str>, u64)> {
-        let (start, function) = self.functions.range(..=address).next_back()?;
+        self.find_at(address, Duration::MAX)
+    }
+
+    /// The same of the function that was there at this time.
+    fn find_at(&self, address: u64, at: Duration) -> Option<(Cow<'_, str>, u64)> {
+        let is_at =
+            |start: u64, function: &Function| (start..=function.last).contains(&address) && function.since <= at;
+        let last = self.functions.range(..=address).next_back().filter(|(start, function)| is_at(**start, function));
+        let mut replaced = self.replaced.iter().rev();
+        let (start, function) = last.map(|(start, function)| (*start, *function)).or_else(|| {
+            let found = replaced.find(|(start, function, until)| is_at(*start, function) && *until > at);
+            found.map(|(start, function, _)| (*start, *function))
+        })?;
         let (from, length) = (function.name.0 as usize, function.name.1 as usize);
-        let name = &self.text[from..from + length];
-        (address <= function.last).then(|| (start_of(name, LONGEST_NAME), address - start))
+        Some((start_of(&self.text[from..from + length], LONGEST_NAME), address - start))
     }
 }
 
@@ -109,6 +137,8 @@ pub(super) struct PerfMapFile {
     pid: u32,
     stamp: Option<Stamp>,
     map: PerfMap,
+    /// When it was looked at last. What is new afterwards was made since.
+    looked: Duration,
 }
 
 /// What changes when a file does: its inode, its length and the time of its last change.
@@ -126,12 +156,13 @@ impl PerfMapFile {
 
     /// The file of process `pid`, which is not read yet.
     pub(super) fn of(pid: u32) -> Self {
-        Self { pid, stamp: None, map: PerfMap::default() }
+        Self { pid, stamp: None, map: PerfMap::default(), looked: Duration::ZERO }
     }
 
-    /// The functions in it now. None if there is no such file, or if it cannot be read. Compilers append to the file,
-    /// so only the end is read of a file that goes on as it was.
-    pub(super) fn read(&mut self) -> &PerfMap {
+    /// The functions in it now, at the time `now`. None if there is no such file, or if it cannot be read. Compilers
+    /// append to the file, so only the end is read of a file that goes on as it was.
+    fn read(&mut self, now: Duration) -> &PerfMap {
+        let since = std::mem::replace(&mut self.looked, now);
         let path = path(self.pid);
         // Other kinds of files are passed over: the process chooses what is there.
         let stamp = stamp(&path);
@@ -139,12 +170,20 @@ impl PerfMapFile {
             let kept = self.map.text.len().saturating_sub(COMPARED);
             let read = |from: usize| stamp.and_then(|_| read(&path, from as u64).ok()).unwrap_or_default();
             match read(kept).strip_prefix(&self.map.text[kept..]) {
-                Some(more) => self.map.extend(more),
+                Some(more) => self.map.extend(more, since),
                 None => self.map = PerfMap::parse(&read(0)),
             }
             self.stamp = stamp;
         }
         &self.map
+    }
+}
+
+impl PerfMapFile {
+    /// The name of the function that was at an address at the time `at`, and how far from its start that is, as the file
+    /// has it at the time `now`.
+    pub(super) fn find(&mut self, address: u64, at: Duration, now: Duration) -> Option<(Cow<'_, str>, u64)> {
+        self.read(now).find_at(address, at)
     }
 }
 
@@ -213,11 +252,33 @@ mod tests {
     #[test]
     fn what_is_appended_to_a_file_is_added_also_within_a_line() {
         let mut map = PerfMap::default();
-        map.extend(b"1000 10 first\n2000 10 sec");
+        map.extend(b"1000 10 first\n2000 10 sec", Duration::ZERO);
         assert_eq!(map.find(0x2000).unwrap().0, "sec");
-        map.extend(b"ond\n1000 8 third\n");
+        map.extend(b"ond\n1000 8 third\n", Duration::ZERO);
         let names = [0x1000, 0x1008, 0x2000].map(|address| map.find(address).map(|(name, _)| name.into_owned()));
         assert_eq!(names, [Some("third".into()), None, Some("second".into())]);
+    }
+
+    #[test]
+    fn an_address_that_is_used_again_has_the_function_of_the_time_of_the_stack() {
+        let [one, two, three] = [1, 2, 3].map(Duration::from_secs);
+        let mut map = PerfMap::parse(b"1000 40 first\n2000 10 stays\n");
+        // At second 2, the file does not have the second function yet, and at second 3 not the third.
+        map.extend(b"1020 10 second\n", two);
+        map.extend(b"1000 80 third\n", three);
+        let at = |address, at| map.find_at(address, at).map(|(name, offset)| (name.into_owned(), offset));
+        let named = |name: &str, offset| Some((name.to_owned(), offset));
+        assert_eq!(
+            [one, two, three].map(|time| at(0x1024, time)),
+            [named("first", 0x24), named("second", 4), named("third", 0x24)]
+        );
+        assert_eq!([one, two, three].map(|time| at(0x1004, time)), [named("first", 4), None, named("third", 4)]);
+        assert_eq!(at(0x1050, two), None);
+        assert_eq!([one, three].map(|time| at(0x2001, time)), [named("stays", 1), named("stays", 1)]);
+        for nth in 0..2 * MOST_REPLACED as u64 {
+            map.extend(b"3000 10 again\n", Duration::from_secs(4 + nth));
+        }
+        assert_eq!((map.replaced.len(), map.functions.len()), (MOST_REPLACED, 3));
     }
 
     #[test]
@@ -236,17 +297,17 @@ mod tests {
         let pid = std::process::id();
         let path = format!("/tmp/perf-{pid}.map");
         let mut file = PerfMapFile::of(pid);
-        assert_eq!((file.pid(), file.read().find(0x1000)), (pid, None));
+        assert_eq!((file.pid(), file.read(Duration::ZERO).find(0x1000)), (pid, None));
         let mut name = |text: Option<&str>| {
             let _ = fs::remove_file(&path);
             text.iter().for_each(|text| fs::write(&path, text).unwrap());
-            file.read().find(0x1000).map(|(name, _)| name.into_owned())
+            file.read(Duration::ZERO).find(0x1000).map(|(name, _)| name.into_owned())
         };
         assert_eq!(name(Some("1000 10 first\n")).as_deref(), Some("first"));
         assert_eq!(name(Some("1000 10 second\n")).as_deref(), Some("second"));
         assert_eq!(name(None), None);
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        assert_eq!(file.read().find(0x1000), None);
+        assert_eq!(file.read(Duration::ZERO).find(0x1000), None);
         fs::remove_file(&path).unwrap();
     }
 }

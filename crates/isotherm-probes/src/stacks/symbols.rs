@@ -1,13 +1,14 @@
 //! Names of functions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use isotherm_core::{LONGEST_NAME, StackFrame, start_of};
 
-use super::perf_map::{PerfMap, PerfMapFile};
+use super::perf_map::PerfMapFile;
 use super::unwind::Code;
 
 /// The files of names of this many processes are kept: those that were needed last.
@@ -26,9 +27,16 @@ impl Symbols {
         Self { symbolizer, perf_maps: Vec::new() }
     }
 
-    /// The functions at these addresses of process `pid`, and whether the process has made some of them itself: then
+    /// The functions that were at these addresses of process `pid` at the time `at`, which is not after `now`, and
+    /// whether the process has made some of them itself: then
     /// other functions may be there later.
-    pub(super) fn frames(&mut self, pid: u32, code: &Code, addresses: &[u64]) -> (Arc<[StackFrame]>, bool) {
+    pub(super) fn frames(
+        &mut self,
+        pid: u32,
+        code: &Code,
+        addresses: &[u64],
+        (at, now): (Duration, Duration),
+    ) -> (Arc<[StackFrame]>, bool) {
         let mut process = Process::new(Pid::from(pid));
         (process.debug_syms, process.perf_map) = (false, false);
         let found = self.symbolizer.symbolize(&Source::Process(process), Input::AbsAddr(addresses));
@@ -42,7 +50,7 @@ impl Symbols {
         if any_made {
             let perf_map = perf_map_of(&mut self.perf_maps, pid);
             for (frame, &address) in frames.iter_mut().zip(addresses).filter(|(frame, at)| nameless(&(frame, at))) {
-                if let Some((name, offset)) = perf_map.find(address) {
+                if let Some((name, offset)) = perf_map.find(address, at, now) {
                     (frame.function, frame.offset) = (Some(name.into()), offset);
                 }
             }
@@ -51,15 +59,15 @@ impl Symbols {
     }
 }
 
-/// The functions that process `pid` has made itself.
-fn perf_map_of(kept: &mut Vec<PerfMapFile>, pid: u32) -> &PerfMap {
+/// The file of the functions that process `pid` has made itself.
+fn perf_map_of(kept: &mut Vec<PerfMapFile>, pid: u32) -> &mut PerfMapFile {
     let known = kept.iter().position(|file| file.pid() == pid).map(|at| kept.remove(at));
     if kept.len() >= MOST_PERF_MAPS {
         kept.remove(0);
     }
     kept.push(known.unwrap_or_else(|| PerfMapFile::of(pid)));
     let last = kept.len() - 1;
-    kept[last].read()
+    &mut kept[last]
 }
 
 /// The function at an address where this symbol was found.

@@ -252,10 +252,10 @@ impl Worker {
         }
     }
 
-    /// The CPU time of this thread that actions, and looks at the pages that they act on, took so far. Quotas bound it,
-    /// and the budget does not.
+    /// The CPU time of this thread that actions took so far. Quotas bound it, and the budget does not. What filters take
+    /// is a part of the budget.
     fn action_cpu_time(&self) -> Duration {
-        self.engine.actuator().cpu_time() + self.engine.inspector().cpu_time()
+        self.engine.actuator().cpu_time()
     }
 
     /// Puts what the scheme file has now in force.
