@@ -39,6 +39,7 @@ fn machine() -> Surroundings {
             current_bytes: Some(80 * MIB),
             high_bytes: None,
             max_bytes: None,
+            lowest_limit: None,
             other_processes: Some(0),
         }),
     }

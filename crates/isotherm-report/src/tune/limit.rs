@@ -7,7 +7,7 @@ use isotherm_core::units;
 
 use super::advice::{Advice, Topic};
 use super::facts::{Facts, UNKNOWN_CGROUP, UNKNOWN_SWAP};
-use super::surroundings::Cgroup;
+use super::surroundings::{Cgroup, Limit};
 
 /// The part of the working set that is added to it. The limit counts also page cache and memory of the kernel, which no
 /// process maps and surveys do not see, and the target was watched for a part of its life only. A fifth is a choice,
@@ -61,6 +61,13 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     let margin = share.max(varied).max(LEAST_MARGIN);
     let limit = needed.saturating_add(margin).div_ceil(STEP).saturating_mul(STEP);
     let length = units::duration(window.length());
+    if let Some(Limit { path, bytes }) = cgroup.lowest_limit.as_ref().filter(|lowest| lowest.bytes <= limit) {
+        return Err(format!(
+            "the cgroup {path} is limited to {} already, which is no more than what would be advised: {}",
+            units::bytes(*bytes),
+            units::bytes(limit)
+        ));
+    }
     if limit as f64 > most as f64 * (1.0 - LEAST_SAVED) {
         let with = match no_swap {
             true => "without swap only mappings of files can be reclaimed, so that".to_owned(),
@@ -138,6 +145,9 @@ fn cgroup_notes(cgroup: &Cgroup) -> Vec<String> {
     if let Some(current) = cgroup.current_bytes {
         notes.push(format!("{} are charged to the cgroup now, page cache included.", units::bytes(current)));
     }
+    if let Some(Limit { path, bytes }) = &cgroup.lowest_limit {
+        notes.push(format!("The cgroup {path} is limited to {} now.", units::bytes(*bytes)));
+    }
     if let Some(high) = cgroup.high_bytes {
         notes.push(format!("memory.high is {} now.", units::bytes(high)));
     }
@@ -206,6 +216,19 @@ mod tests {
     fn no_limit_is_advised_for_a_cgroup_that_is_not_known() {
         let reason = on(&found(400 * MIB), &Surroundings { cgroup: None, ..swap(1 << 30) }).unwrap_err();
         assert!(reason.starts_with("the cgroup that the targets have in common"), "{reason}");
+    }
+
+    #[test]
+    fn a_lower_limit_of_a_cgroup_above_is_told() {
+        let limited = |mib: u64| Cgroup {
+            path: "/a/b".into(),
+            lowest_limit: Some(Limit { path: "/a".into(), bytes: mib * MIB }),
+            ..Cgroup::default()
+        };
+        let with = |mib| on(&found(400 * MIB), &Surroundings { cgroup: Some(limited(mib)), ..swap(1 << 30) });
+        assert!(with(504).unwrap_err().starts_with("the cgroup /a is limited to 504 MiB already"));
+        let notes = with(600).unwrap().unknown;
+        assert!(notes.contains(&"The cgroup /a is limited to 600 MiB now.".to_owned()), "{notes:?}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{Format, Kind, ReportError, Terminal, escape};
 pub use advice::{Advice, Topic, Withheld};
 pub use attributes::FoundAttributes;
 pub use blocks::Blocks;
-pub use surroundings::{AnonymousMemory, Cgroup, Surroundings, Swap};
+pub use surroundings::{AnonymousMemory, Cgroup, Limit, Surroundings, Swap};
 pub use working_set::{Idle, Window, WorkingSet};
 
 use facts::Facts;

@@ -36,6 +36,15 @@ pub struct AnonymousMemory {
     pub huge_bytes: Option<u64>,
 }
 
+/// A limit on the memory of a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// The path of the cgroup that has it.
+    pub path: String,
+    /// The limit.
+    pub bytes: u64,
+}
+
 /// A cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cgroup {
@@ -45,12 +54,14 @@ pub struct Cgroup {
     pub directory: Option<String>,
     /// The version of the hierarchy, 1 or 2.
     pub version: u8,
-    /// The memory that is charged to it (`memory.current`). Version 2 only, as the next two.
+    /// The memory that is charged to it (`memory.current`, or `memory.usage_in_bytes` in version 1).
     pub current_bytes: Option<u64>,
-    /// Its `memory.high`. `None` if there is no such limit.
+    /// Its `memory.high`. `None` if there is no such limit, and in version 1.
     pub high_bytes: Option<u64>,
-    /// Its `memory.max`. `None` if there is no such limit.
+    /// Its `memory.max`, or `memory.limit_in_bytes` in version 1. `None` if there is no such limit.
     pub max_bytes: Option<u64>,
+    /// The lowest such limit of it and of the cgroups above it. `None` if there is none.
+    pub lowest_limit: Option<Limit>,
     /// The number of processes in it and below it that are not targets. `None` if they cannot be counted.
     pub other_processes: Option<u64>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::TargetId;
 use isotherm_kernel::cgroup::{self, Hierarchy};
 use isotherm_kernel::{Process, Selection, anonymous_use, system_memory, transparent_huge_pages};
-use isotherm_report::tune::{AnonymousMemory, Cgroup, Surroundings, Swap};
+use isotherm_report::tune::{AnonymousMemory, Cgroup, Limit, Surroundings, Swap};
 use isotherm_run::Event;
 
 use crate::cli::WatchOptions;
@@ -95,6 +95,10 @@ fn cgroup_of(root: &Path, pids: &BTreeSet<u32>) -> Option<Cgroup> {
         current_bytes: limits.as_ref().and_then(|limits| limits.current),
         high_bytes: limits.as_ref().and_then(|limits| limits.high),
         max_bytes: limits.as_ref().and_then(|limits| limits.max),
+        lowest_limit: limits
+            .as_ref()
+            .and_then(|limits| limits.lowest.clone())
+            .map(|(path, bytes)| Limit { path, bytes }),
         other_processes: others,
         path,
     })
