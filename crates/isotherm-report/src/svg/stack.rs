@@ -83,19 +83,52 @@ fn layers(groups: &[GroupWss], by: GroupBy, time: (Duration, Duration), columns:
     layers
 }
 
-/// Adds the mean bytes of a group in each column.
+/// Adds the mean bytes of a group in each column of which it has more than half. So an edge within a column is no step of
+/// its own, and of two groups that follow one another, one has the column.
 fn add(values: &mut [f64], group: &GroupWss, (start, end): (Duration, Duration)) {
     let wide = (end.saturating_sub(start)).as_secs_f64().max(1e-9) / values.len() as f64;
+    let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);
+    let mut sums = vec![(0.0, 0.0); values.len()];
     for held in &group.over_time {
-        let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);
-        let (mut from, mut to) = (place(held.time.saturating_sub(held.span)), place(held.time));
-        // An edge within a column would be a step of its own.
-        if to - from >= 2.0 {
-            (from, to) = (from.round(), to.round());
+        let (from, to) = (place(held.time.saturating_sub(held.span)), place(held.time));
+        for (column, (bytes, covered)) in sums.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
+            let share = (to.min(column as f64 + 1.0) - from.max(column as f64)).max(0.0);
+            *bytes += held.bytes as f64 * share;
+            *covered += share;
         }
-        for (column, value) in values.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
-            let (left, right) = (column as f64, column as f64 + 1.0);
-            *value += held.bytes as f64 * (to.min(right) - from.max(left)).max(0.0);
-        }
+    }
+    for (value, (bytes, covered)) in values.iter_mut().zip(sums) {
+        *value += if covered > 0.5 { bytes / covered } else { 0.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course::Life;
+    use crate::groups::Group;
+    use crate::wss::Held;
+
+    #[test]
+    fn points_that_follow_one_another_leave_no_gap_and_groups_do_not_overlap() {
+        let ms = Duration::from_millis;
+        let of = |points: &[(u64, u64, u64)]| {
+            let held = |&(from, to, bytes): &(u64, u64, u64)| Held { time: ms(to), span: ms(to - from), bytes };
+            let group = GroupWss {
+                group: Group::default(),
+                life: Life::default(),
+                mean_bytes: 0,
+                present_bytes: None,
+                counted_once: true,
+                over_time: points.iter().map(held).collect(),
+            };
+            let mut values = vec![0.0; 10];
+            add(&mut values, &group, (ms(0), ms(1000)));
+            values
+        };
+        // One point is shorter than a column, and the others end within one.
+        assert_eq!(of(&[(0, 340, 8), (340, 380, 8), (380, 1000, 8)]), [8.0; 10]);
+        let (first, second) = (of(&[(0, 530, 8)]), of(&[(530, 1000, 8)]));
+        assert_eq!(first.iter().zip(&second).map(|(a, b)| a + b).collect::<Vec<_>>(), [8.0; 10]);
     }
 }

@@ -21,6 +21,8 @@ use crate::ReportError;
 use crate::intervals::IntervalRange;
 use crate::source::{Accumulator, Seen, Selection, Source, walk};
 
+#[cfg(test)]
+pub(crate) use grouped::Held;
 pub use grouped::{GroupWss, GroupedWss};
 pub use in_use::{InUse, Used, is_known};
 pub(crate) use in_use::{KNOWN, knows};
