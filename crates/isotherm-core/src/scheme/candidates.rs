@@ -310,12 +310,15 @@ pub(crate) fn collect(
 }
 
 /// For how long a region has been as it is. Where the last survey has found it idle, and no sample has found an access
-/// since, that is as long as its pages have been idle, exact to the survey and not to the aggregation.
+/// since, that is as long as its pages have been idle, exact to the survey interval.
 fn age(region: &RegionSnapshot, snapshot: &Snapshot, surveyed: Option<(&PageHistory, AddrRange)>) -> Duration {
     let monitored = snapshot.aggregation.saturating_mul(region.age);
     let is_idle = region.pages.is_some_and(|pages| pages.touched == 0 && pages.unknown == 0) && region.nr_accesses == 0;
     let idle = surveyed.filter(|_| is_idle).and_then(|(pages, range)| Some((pages.mean_idle(range)?, pages.time())));
-    idle.map_or(monitored, |(idle, at)| idle + snapshot.time.saturating_sub(at))
+    idle.map_or(monitored, |((least, most), at)| {
+        let since = snapshot.time.saturating_sub(at);
+        monitored.clamp(least + since, most.max(least) + since)
+    })
 }
 
 /// Whether enough is known of a region to act on it. A scheme that asks for a temperature needs at least half of the

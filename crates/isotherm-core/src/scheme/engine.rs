@@ -63,6 +63,9 @@ pub struct Schemes<A, I, G> {
     batch: Batch,
 }
 
+/// A scheme that takes idle pages is applied this often between two surveys, at least.
+const BETWEEN_SURVEYS: Duration = Duration::from_secs(1);
+
 /// A scheme in force, and what it has done.
 struct ActiveScheme {
     scheme: Scheme,
@@ -134,8 +137,15 @@ impl ActiveScheme {
     }
 
     /// Whether the apply interval has passed. Half an aggregation is added, since snapshots come at a distance of one.
+    ///
+    /// Between two surveys, the same pages are idle. So a scheme that takes idle pages is applied after each survey, and
+    /// in between once a second or as often as its quota begins anew.
     fn is_due(&self, snapshot: &Snapshot) -> bool {
-        let (Some(last), Some(interval)) = (self.applied_at, self.scheme.apply_interval) else {
+        let surveyed = snapshot.histories.iter().map(|(_, history)| history.time()).max();
+        let takes_idle_pages = self.scheme.action.takes_away() && !self.scheme.unobserved;
+        let between = surveyed.filter(|_| takes_idle_pages).is_some_and(|surveyed| self.applied_at > Some(surveyed));
+        let by_itself = between.then(|| BETWEEN_SURVEYS.min(self.scheme.quota.period()));
+        let (Some(last), Some(interval)) = (self.applied_at, self.scheme.apply_interval.or(by_itself)) else {
             return true;
         };
         snapshot.time + snapshot.aggregation / 2 >= last.saturating_add(interval)
