@@ -177,7 +177,11 @@ impl Region {
         };
         self.pages = Some(pages);
         match pages.touched > 0 {
-            true if !was_in_use => self.begin_age(),
+            true if !was_in_use => {
+                // Samples have missed that.
+                self.begin_age();
+                self.quiet = Duration::ZERO;
+            }
             false if pages.unknown == 0 => {
                 let by_samples = if self.accessed > 0 { Duration::ZERO } else { self.quiet };
                 if was_in_use {
@@ -607,6 +611,7 @@ mod tests {
         assert_eq!(age(&idle, &[(0, 0), (4096, 0)]), 0);
         assert_eq!(age(&idle, &[(4096, 0), (0, 4096)]), 30, "samples say that it is idle, and the survey cannot tell");
         assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 8, "by samples, within the bounds of the survey");
+        assert_eq!(age(&idle, &[(0, 0), (4096, 0), (0, 0)]), 7, "samples have missed that it came into use");
         idle.quiet = AGGREGATION * 30;
         assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 9, "samples that miss accesses make nothing older than it is");
         let mut hot = region(0..1, 20, 30);
