@@ -24,8 +24,8 @@ pub fn damo_import(data: &[u8]) {
         if let Ok(imported) = import(files.input(data), &output, &[], "0.0.0") {
             let recording = Recording::open(&output).expect("an imported recording can be opened");
             assert_eq!(recording.ending(), Ending::Whole);
-            let snapshots = recording.snapshots().expect("an imported recording has snapshots");
-            let snapshots = snapshots.collect::<Result<Vec<_>, _>>().expect("an imported recording can be read");
+            let snapshots =
+                recording.snapshots().collect::<Result<Vec<_>, _>>().expect("an imported recording can be read");
             assert_eq!(snapshots.len() as u64, imported.snapshots);
         }
     });

@@ -10,8 +10,8 @@ use isotherm_core::{
     AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Contents, Cost, Cut, Header, Host, Mark, MarkText, Recorder, Recording, SnapshotRecord, TargetInfo, cut,
-    merge,
+    Activity, Contents, Cost, Cut, Header, Host, Joined, Mark, MarkText, Recorder, Recording, SnapshotRecord,
+    TargetInfo, cut, merge,
 };
 
 use crate::scratch::Scratch;
@@ -56,7 +56,7 @@ pub fn recording_convert(data: &[u8]) {
         });
         let parts: Vec<Recording> = parts.collect();
         let merged = files.path("merged.rec");
-        if merge(&parts, &merged).is_ok() {
+        if Joined::new(parts).is_ok_and(|parts| merge(&parts, &merged).is_ok()) {
             read(&merged);
         }
     });
@@ -65,7 +65,7 @@ pub fn recording_convert(data: &[u8]) {
 fn read(path: &Path) {
     let Ok(recording) = Recording::open(path) else { return };
     let mut time = Duration::ZERO;
-    for record in recording.snapshots().into_iter().flatten().map_while(Result::ok) {
+    for record in recording.snapshots().map_while(Result::ok) {
         let snapshot = &record.snapshot;
         assert!(time <= snapshot.time, "time goes backwards");
         time = snapshot.time;
@@ -75,11 +75,11 @@ fn read(path: &Path) {
             assert!(mappings.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "mappings overlap");
         }
     }
-    for activity in recording.activities().into_iter().flatten().map_while(Result::ok) {
+    for activity in recording.activities().map_while(Result::ok) {
         let scores = activity.schemes.iter().filter_map(|report| report.goal_score);
         scores.for_each(|score| assert!(score.is_finite()));
     }
-    for mark in recording.marks().into_iter().flatten().map_while(Result::ok) {
+    for mark in recording.marks().map_while(Result::ok) {
         let text = &mark.text;
         assert!(!text.is_empty() && text.len() <= LONGEST_TEXT, "the text of a mark is empty or too long");
     }
