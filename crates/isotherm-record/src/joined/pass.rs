@@ -21,6 +21,9 @@ use crate::{Activity, Event, Needs, Recording, SnapshotRecord, SurveyRecord, Tar
 /// The events of one kind.
 type Kind<'a> = Box<dyn Iterator<Item = Event> + 'a>;
 
+/// What a target is told to be, and what it was.
+type Told = (Arc<TargetInfo>, Arc<TargetInfo>);
+
 /// What the events of all kinds have in common.
 pub(super) struct Pass<'a> {
     joined: &'a Joined,
@@ -32,8 +35,8 @@ pub(super) struct Pass<'a> {
     is_refused: Cell<bool>,
     /// Whether the targets are physical memory, and the first recording that has some.
     kind: Cell<Option<(bool, usize)>>,
-    /// What targets of several machines are told to be, each with what it was.
-    infos: RefCell<HashMap<TargetId, (Arc<TargetInfo>, Arc<TargetInfo>)>>,
+    /// The targets of several machines.
+    infos: RefCell<HashMap<TargetId, Told>>,
 }
 
 impl<'a> Pass<'a> {
