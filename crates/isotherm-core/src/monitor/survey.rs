@@ -301,7 +301,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(Pass {
             once: (spaces.len() > 1).then(|| {
                 let mut once = std::mem::take(&mut self.once);
-                once.clear();
+                once.begin(&spaces);
                 once
             }),
             is_first,
@@ -360,8 +360,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         survey.nodes(reading.space.id, &mut place).map_err(MonitorError::Probe)?;
         pass.cost.reads += blocks.iter().map(|block| block.present.count() as u64).sum::<u64>();
         if let Some(counted) = &mut pass.once {
-            let Reading { update, windows, .. } = &*reading;
-            let mut add = |frames: BlockFrames<'_>| update.count_once(counted, windows, &frames);
+            let Reading { update, windows, space, .. } = &*reading;
+            let mut add = |frames: BlockFrames<'_>| update.count_once(counted, windows, &frames, &space.mappings);
             if !survey.frames(reading.space.id, &mut add).map_err(MonitorError::Probe)? {
                 pass.once = None;
             }

@@ -1,13 +1,13 @@
 //! Counts each page once, even if several targets map it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hint::black_box;
 
 use super::block::Block;
 use super::estimate::Uncertain;
 use super::windows::{Begun, Windows};
-use super::{BlockFrames, NodePages, NodeSums, PageBits, PageSums, TotalSums, WINDOWS};
-use crate::{FrameMap, NodeId, PAGE_SIZE};
+use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, NodePages, NodeSums, PageBits, PageSums, TotalSums, WINDOWS};
+use crate::{FileId, FrameMap, Mapping, NodeId, PAGE_SIZE, TargetSpace};
 
 /// The class of pages that were accessed since the survey before. The classes after it are those of [`Windows`].
 const TOUCHED: u8 = 0;
@@ -32,6 +32,9 @@ const SHARED: u8 = 0x80;
 /// The number of places in swap whose bits are allocated together: those of 128 MiB.
 const CHUNK: usize = 1 << 15;
 
+/// Pages of files are counted by their place below this: 16 TiB.
+const MOST_PLACES: i64 = 1 << 32;
+
 /// The places in swap that were seen, a bit for each of [`CHUNK`] of them.
 type Places = [u64; CHUNK / 64];
 
@@ -40,6 +43,11 @@ type Places = [u64; CHUNK / 64];
 #[derive(Debug)]
 pub(crate) struct CountedOnce {
     classes: FrameMap<u8>,
+    /// The same for the pages of files that are mapped as shared only, by their place in the file: each of them has one
+    /// frame. They lie next to each other, as frames do not, so that it takes less time to find them.
+    files: HashMap<FileId, FrameMap<u8>>,
+    /// The files of which a target can have copies of its own.
+    copied: HashSet<FileId>,
     /// Pages with a frame that was seen before, by the less recent of the two classes.
     again: [u64; CLASSES],
     /// The same for the pages of each memory node.
@@ -57,6 +65,8 @@ impl Default for CountedOnce {
     fn default() -> Self {
         Self {
             classes: FrameMap::default(),
+            files: HashMap::new(),
+            copied: HashSet::new(),
             again: [0; CLASSES],
             again_on: BTreeMap::new(),
             shared: 0,
@@ -68,8 +78,17 @@ impl Default for CountedOnce {
 }
 
 impl CountedOnce {
-    /// Forgets all frames and places. The memory of the frames is kept.
-    pub(crate) fn clear(&mut self) {
+    /// Begins a survey of these targets: forgets all frames and places. The memory of the frames is kept.
+    pub(crate) fn begin(&mut self, targets: &[TargetSpace]) {
+        let mappings = || targets.iter().flat_map(|target| target.mappings.iter());
+        let files = |shared: bool| {
+            let of = mappings().filter(move |mapping| mapping.permissions.shared == shared);
+            of.filter_map(|mapping| Some(mapping.file?.id)).collect::<HashSet<_>>()
+        };
+        self.copied = files(false);
+        let shared = files(true);
+        self.files.retain(|file, _| shared.contains(file));
+        self.files.values_mut().for_each(FrameMap::clear);
         self.classes.clear();
         self.places.clear();
         self.parts.clear();
@@ -77,13 +96,59 @@ impl CountedOnce {
         (self.again, self.shared, self.swapped_again) = ([0; CLASSES], 0, 0);
     }
 
-    /// Adds the pages of a block. `placed` tells their nodes, as far as these are known.
-    pub(super) fn add(&mut self, block: Block<'_>, windows: &Windows, found: &BlockFrames<'_>, placed: &[NodePages]) {
+    /// Adds the pages of a block of a target with these mappings. `placed` tells their nodes, as far as these are known.
+    pub(super) fn add(
+        &mut self,
+        block: Block<'_>,
+        windows: &Windows,
+        found: &BlockFrames<'_>,
+        (mappings, placed): (&[Mapping], &[NodePages]),
+    ) {
         // A target that began later has the same classes as the others, without the oldest.
         if windows.parts().len() > self.parts.len() {
             self.parts = windows.parts().to_vec();
         }
-        let pages = found.pages & block.present;
+        let mut pages = found.pages & block.present;
+        let first = mappings.partition_point(|mapping| mapping.range.end() <= block.start);
+        let here = mappings[first..].iter().take_while(|mapping| mapping.range.start() < block.start + BLOCK_SIZE);
+        for mapping in here {
+            let Some((file, offset)) = self.shared_file(mapping, block.start) else { continue };
+            let of_file = pages & PageBits::within(block.start, mapping.range);
+            pages &= !of_file;
+            let places = std::array::from_fn(|page| offset.wrapping_add(page as u64));
+            let mut classes = self.files.remove(&file).unwrap_or_default();
+            self.add_pages(&mut classes, block, windows, (of_file, &places), placed);
+            self.files.insert(file, classes);
+        }
+        let mut classes = std::mem::take(&mut self.classes);
+        self.add_pages(&mut classes, block, windows, (pages, found.frames), placed);
+        self.classes = classes;
+        for page in (found.swapped & block.swapped).iter() {
+            let place = found.frames[page];
+            let places = self.places.entry(place / CHUNK as u64).or_insert_with(|| Box::new([0; CHUNK / 64]));
+            let (word, bit) = (&mut places[(place % CHUNK as u64) as usize / 64], 1 << (place % 64));
+            self.swapped_again += u64::from(*word & bit != 0);
+            *word |= bit;
+        }
+    }
+
+    /// The file of a mapping whose pages are counted by their place in it, and the place that belongs to the first page
+    /// of the block that begins at `start`.
+    fn shared_file(&self, mapping: &Mapping, start: u64) -> Option<(FileId, u64)> {
+        let file = mapping.file.filter(|file| mapping.permissions.shared && !self.copied.contains(&file.id))?;
+        let place = |addr: u64| addr.wrapping_add(file.shift).cast_signed() / PAGE_SIZE as i64;
+        (0..MOST_PLACES).contains(&place(mapping.range.end())).then(|| (file.id, place(start).cast_unsigned()))
+    }
+
+    /// Adds pages whose `frames` have these classes.
+    fn add_pages(
+        &mut self,
+        classes: &mut FrameMap<u8>,
+        block: Block<'_>,
+        windows: &Windows,
+        (pages, frames): (PageBits, &[u64; BLOCK_PAGES]),
+        placed: &[NodePages],
+    ) {
         // Nearly all pages of a hot block were accessed in the last interval.
         let (hot, uncertain) =
             if block.is_hot() { (block.uncertain(), PageBits::NONE) } else { (PageBits::NONE, block.uncertain()) };
@@ -91,7 +156,7 @@ impl CountedOnce {
         let unplaced = block.unplaced();
         // The frames of neighbouring pages may be far apart. Most of the time is waiting for memory, and the processor
         // waits for several values at the same time if nothing depends on them.
-        black_box(pages.iter().fold(0, |all, page| all | self.classes.get(found.frames[page])));
+        black_box(pages.iter().fold(0, |all, page| all | classes.get(frames[page])));
         for page in pages.iter() {
             let class = if block.unobservable.contains(page) {
                 UNOBSERVABLE
@@ -107,7 +172,7 @@ impl CountedOnce {
                     class => class as u8 + 1,
                 }
             };
-            let seen = self.classes.get_mut(found.frames[page]);
+            let seen = classes.get_mut(frames[page]);
             if *seen == 0 {
                 *seen = class + FIRST;
             } else {
@@ -120,13 +185,6 @@ impl CountedOnce {
                 }
                 *seen = (before.min(class) + FIRST) | SHARED;
             }
-        }
-        for page in (found.swapped & block.swapped).iter() {
-            let place = found.frames[page];
-            let places = self.places.entry(place / CHUNK as u64).or_insert_with(|| Box::new([0; CHUNK / 64]));
-            let (word, bit) = (&mut places[(place % CHUNK as u64) as usize / 64], 1 << (place % 64));
-            self.swapped_again += u64::from(*word & bit != 0);
-            *word |= bit;
         }
     }
 
@@ -190,7 +248,7 @@ mod tests {
     use std::time::Duration;
 
     use crate::survey::{BLOCK_PAGES, BlockPages, PageBits, PageHistory};
-    use crate::{AddrRange, Mapping, TargetId};
+    use crate::{AddrRange, Layout, MappedFile, Permissions, TargetId};
 
     use super::*;
 
@@ -213,7 +271,7 @@ mod tests {
         }
         let frames = std::array::from_fn(|page| first_frame + page as u64);
         let windows = Windows::new(&history);
-        once.add(history.block(0).unwrap(), &windows, &in_memory(&frames), &[]);
+        once.add(history.block(0).unwrap(), &windows, &in_memory(&frames), (&[], &[]));
         let mappings = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
         Arc::new(history).sums(TargetId::PhysicalMemory, &(mappings as Arc<[Mapping]>)).total()
     }
@@ -236,6 +294,33 @@ mod tests {
         assert_eq!(total.within[0], mib);
     }
 
+    #[test]
+    fn a_page_of_a_file_counts_once_by_its_place_unless_a_target_can_have_a_copy_of_it() {
+        let page = |number: u64| number * PAGE_SIZE;
+        // Both map 512 pages of a file, the second one 100 pages later in it. No frame says that they are the same.
+        let space = |pid, offset: u64, shared| {
+            let shift = page(offset);
+            let range = AddrRange::new(0, BLOCK_SIZE).unwrap();
+            let permissions = Permissions { shared, ..Permissions::READ_WRITE };
+            let file = Some(MappedFile { id: FileId { device: (8, 1), inode: 7 }, shift });
+            let mappings = [Mapping { permissions, file, ..Mapping::anonymous(range) }].into();
+            TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings }
+        };
+        for (shared, again) in [(true, 412), (false, 0)] {
+            let targets = [space(1, 0, true), space(2, 100, shared)];
+            let mut once = CountedOnce::default();
+            once.begin(&targets);
+            let mut history = PageHistory::default();
+            history.take(&[BlockPages { present: PageBits::ALL, ..BlockPages::default() }], Duration::ZERO);
+            for (target, first) in targets.iter().zip([0, 1 << 20]) {
+                let frames = std::array::from_fn(|page| first + page as u64);
+                let (block, windows) = (history.block(0).unwrap(), Windows::new(&history));
+                once.add(block, &windows, &in_memory(&frames), (&target.mappings, &[]));
+            }
+            assert_eq!((once.shared, once.again.iter().sum::<u64>()), (again, again));
+        }
+    }
+
     /// Two targets have accessed the pages of the same block, at an unknown time.
     fn both_have_accessed_a_block() -> CountedOnce {
         let mut once = CountedOnce::default();
@@ -245,7 +330,7 @@ mod tests {
         history.take(&[found], Duration::from_secs(1));
         let frames = std::array::from_fn(|page| page as u64);
         for _ in 0..2 {
-            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), &[]);
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), (&[], &[]));
         }
         once
     }
@@ -282,7 +367,7 @@ mod tests {
         let placed = [(NodeId(0), PageBits::of(0..112)), (NodeId(2), PageBits::of(112..512))];
         let placed = placed.map(|(node, pages)| NodePages { start: 0, node, pages });
         for _ in 0..2 {
-            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), &placed);
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), (&[], &placed));
         }
         let on = |node, pages: u64| {
             let sums = PageSums { present: pages * PAGE_SIZE, ..PageSums::default() };
@@ -306,7 +391,7 @@ mod tests {
             let mut frames = [0; BLOCK_PAGES];
             swapped.iter().zip(places).for_each(|(page, place)| frames[page] = place);
             let frames = BlockFrames { start: 0, pages: PageBits::NONE, swapped: PageBits::ALL, frames: &frames };
-            once.add(history.block(0).unwrap(), &Windows::new(&history), &frames, &[]);
+            once.add(history.block(0).unwrap(), &Windows::new(&history), &frames, (&[], &[]));
             let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
             sums.add(&Arc::new(history).sums(TargetId::PhysicalMemory, &mappings).total());
         }

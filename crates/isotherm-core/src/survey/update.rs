@@ -157,12 +157,18 @@ impl HistoryUpdate {
         &self.history
     }
 
-    /// Adds pages of a block of the part under way to what is counted once.
-    pub(crate) fn count_once(&self, once: &mut CountedOnce, windows: &Windows, frames: &BlockFrames<'_>) {
+    /// Adds pages of a block of the part under way, of a target with these mappings, to what is counted once.
+    pub(crate) fn count_once(
+        &self,
+        once: &mut CountedOnce,
+        windows: &Windows,
+        frames: &BlockFrames<'_>,
+        mappings: &[Mapping],
+    ) {
         if let Ok(index) = self.part.binary_search_by_key(&frames.start, |(start, _)| *start) {
             let placed = &self.placed[self.placed.partition_point(|placed| placed.start < frames.start)..];
             let placed = &placed[..placed.partition_point(|placed| placed.start == frames.start)];
-            once.add(self.block(&self.part[index]), windows, frames, placed);
+            once.add(self.block(&self.part[index]), windows, frames, (mappings, placed));
         }
     }
 

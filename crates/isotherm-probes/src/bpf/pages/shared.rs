@@ -18,8 +18,12 @@ use crate::bpf::target::Target;
 /// Private memory of a process is cleared only if at least this part of its memory is shared after a fork, or locked.
 const LEAST_PRIVATE: u64 = 50;
 
-/// In one survey of this many, it is found out again which pages are shared.
+/// In one survey of this many, it is found out again which pages are shared that were not.
 pub(super) const CHECK: u64 = 8;
+
+/// In one survey of this many, and when a target has ended, it is found out again which pages are still shared. A page
+/// that no longer is costs no more than before until then.
+const CHECK_SHARED: u64 = 4 * CHECK;
 
 /// What is known about the pages of a target.
 #[derive(Debug, Default)]
@@ -109,6 +113,8 @@ pub(super) struct SharedPages {
     pub(super) limits: SharedLimits,
     targets: HashMap<TargetId, Known>,
     survey: u64,
+    /// Whether a target has ended since the last survey began, so that others may share less than before.
+    has_ended: bool,
     /// For how long targets have waited in this survey, by name.
     waited: HashMap<Arc<str>, Duration>,
     hold_rate: HoldRate,
@@ -127,8 +133,13 @@ impl SharedPages {
             self.hold_rate.forget();
         }
         (self.left_out, self.most_left_out) = (None, 0);
-        if self.survey.is_multiple_of(CHECK) {
+        if std::mem::take(&mut self.has_ended) || self.survey.is_multiple_of(CHECK_SHARED) {
             self.targets.values_mut().for_each(|known| known.blocks.clear());
+        } else if self.survey.is_multiple_of(CHECK) {
+            self.targets.values_mut().for_each(Known::doubt);
+            // Second views are found again as well.
+            let blocks = self.targets.values_mut().flat_map(|known| known.blocks.values_mut());
+            blocks.for_each(|sharing| sharing.second = PageBits::NONE);
         }
         let mut has_joined = false;
         for target in targets {
@@ -143,7 +154,9 @@ impl SharedPages {
 
     /// Forgets all other targets.
     pub(super) fn keep(&mut self, is_target: impl Fn(&TargetId) -> bool) {
+        let before = self.targets.len();
         self.targets.retain(|id, _| is_target(id));
+        self.has_ended |= self.targets.len() < before;
     }
 
     /// Shared memory that this survey has left out.
@@ -425,6 +438,21 @@ mod tests {
         shared.learn(new, 0, PageBits::ALL, PageBits::NONE);
         shared.begin([old, new].into_iter());
         assert_eq!((shared.known(old, 0), shared.known(new, 0)), (PageBits::NONE, PageBits::ALL));
+    }
+
+    #[test]
+    fn what_a_process_that_has_ended_shared_may_be_exclusive() {
+        let [old, child] = [1, 2].map(|pid| TargetId::process(pid, Duration::ZERO));
+        let mut shared = SharedPages::default();
+        shared.begin([old, child].into_iter());
+        shared.learn(old, 0, PageBits::ALL, PageBits::NONE);
+        for survey in 0..2 * CHECK {
+            shared.begin([old, child].into_iter());
+            assert_eq!(shared.at(old, 0), PageBits::ALL, "{survey}");
+        }
+        shared.keep(|id| *id == old);
+        shared.begin([old].into_iter());
+        assert_eq!(shared.known(old, 0), PageBits::NONE);
     }
 
     #[test]
