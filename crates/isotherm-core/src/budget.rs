@@ -90,6 +90,9 @@ const SPENT_IN: f64 = 0.5;
 /// parts, ten seconds could hold one part more than the budget allows.
 const PART: f64 = 2.0;
 
+/// A survey that takes as long as so many parts at most is done at once: its parts would be seconds apart.
+const MOST_PARTS: f64 = 1.5;
+
 /// The number of blocks of a part stays the same, so that surveys are cut at the same places, unless it would change by
 /// a factor outside of these bounds. Parts may be smaller than [`PART`], but hardly greater.
 const LEAST_CHANGE: f64 = 0.83;
@@ -130,8 +133,11 @@ const CLEARING_INTERVAL: Duration = Duration::from_secs(2);
 /// The part of what the targets may lose that samples may take.
 const MOST_SAMPLES: f64 = 0.5;
 
-/// The least part of the budget that surveys may take, if other work takes most of it.
+/// The least part of the budget that surveys may take, if other work takes most of it. Surveys that can then come within
+/// [`SOON`], and come less often than each [`RARE_INTERVAL`], may take more, because they know more than the panel.
 const LEAST_SURVEYS: f64 = 0.25;
+const MOST_BESIDE: f64 = 0.32;
+const SOON: Duration = Duration::from_secs(10);
 
 /// The part of the budget that the panel may take.
 const PANEL: f64 = 0.4;
@@ -438,18 +444,19 @@ impl Controller {
     /// The shares of one CPU for surveys and for samples.
     fn shares(&self, sampling: Duration) -> (f64, f64) {
         let saved = (1.0 + (self.balance + self.piece()) / (REPAYMENT * self.budget.cpu)).clamp(LEAST, 1.0);
-        let least = self.budget.cpu * LEAST;
-        let share = ((self.budget.cpu * PLANNED - self.other) * saved).max(least);
+        let share = ((self.budget.cpu * PLANNED - self.other) * saved).max(self.budget.cpu * LEAST);
         let (surveys, samples) = (self.survey_need(), self.sampling_need(sampling));
         if surveys + samples <= share {
             return (share - samples, share - surveys);
         }
-        let not_rare =
-            (surveys * (self.shortest().as_secs_f64() / RARE_INTERVAL.as_secs_f64())).min(share * MOST_SURVEYS);
-        // Where the user has asked for more samples than the budget allows, surveys still have a part of it.
-        let least_surveys = self.budget.cpu * LEAST_SURVEYS;
-        let surveys = surveys.min((share / 2.0).max(not_rare).max(share - samples).max(least_surveys));
-        (surveys, (share - surveys).max(least))
+        let beside = self.budget.cpu * MOST_BESIDE;
+        let not_rare = surveys * (self.shortest().as_secs_f64() / RARE_INTERVAL.as_secs_f64());
+        // Where other work or samples that the user has asked for take most of the budget, surveys still have a part.
+        let is_soon = self.survey.whole().is_some_and(|whole| whole <= beside * SOON.as_secs_f64());
+        let least = if is_soon { beside.min(not_rare) } else { 0.0 }.max(self.budget.cpu * LEAST_SURVEYS);
+        let not_rare = not_rare.min(share * MOST_SURVEYS);
+        let surveys = surveys.min((share / 2.0).max(not_rare).max(share - samples).max(least));
+        (surveys, (share - surveys).max(self.budget.cpu * LEAST))
     }
 
     /// The cost of a part of a survey and a round with samples together. It is spent at once, and compensated by the
@@ -466,7 +473,17 @@ impl Controller {
 
     /// The CPU time that is planned for a part of a survey, in seconds.
     fn planned_part(&self) -> f64 {
-        if self.is_start() { START_PART * self.credit() } else { PART * self.budget.cpu }
+        match self.in_one_part() {
+            _ if self.is_start() => START_PART * self.credit(),
+            Some(whole) => whole,
+            None => PART * self.budget.cpu,
+        }
+    }
+
+    /// What a survey costs, if it is done at once although it takes longer than a part.
+    fn in_one_part(&self) -> Option<f64> {
+        let part = PART * self.budget.cpu;
+        self.survey.whole().filter(|whole| part < *whole && *whole <= MOST_PARTS * part)
     }
 
     /// How many blocks the next part of a survey reads.
@@ -474,6 +491,7 @@ impl Controller {
         match self.survey.block {
             None => FIRST_BLOCKS,
             Some(block) if self.is_start() => (self.planned_part() / block.max(1e-9)).max(LEAST_BLOCKS),
+            Some(_) if self.in_one_part().is_some() => LONGER * self.survey.blocks as f64,
             Some(_) => self.survey.part_blocks,
         }
     }

@@ -42,12 +42,15 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.read_resident();
         self.find_kin()?;
         self.draw_panel();
+        let spent = self.cpu_since(began);
+        self.panel.prepared(spent.unwrap_or_default());
+        let began = self.cpu_time();
         let (reads, clears) = self.look_at_panel(false)?;
         self.panel.find_missing();
+        let snapshot = self.panel.snapshot(reads as u64, clears as u64);
         let spent = self.cpu_since(began);
         self.panel.spent(spent.unwrap_or_default(), reads, self.panel.is_first());
         if !self.panel.is_first() {
-            let snapshot = self.panel.snapshot(reads as u64, clears as u64);
             self.sink.panel_read(&snapshot).map_err(MonitorError::Sink)?;
         }
         if self.panel.resize(&settings) {

@@ -110,6 +110,11 @@ pub(crate) struct Panel {
     excess: f64,
     /// The CPU time of a page in a reading, on the mean; and of drawing one. `None` if they are not known.
     price: (Option<f64>, Option<f64>),
+    /// The CPU time of a reading, whatever the number of pages.
+    prepared: Option<f64>,
+    /// What the last reading has found of the shortest window: of all pages, and if each page counts once. What has not
+    /// run in it need not be read.
+    last: (Known, Known),
     /// How many pages can be read within the budget. 0 before it is known.
     affordable: f64,
     /// How many pages are drawn for each one in memory.
@@ -133,6 +138,8 @@ impl Default for Panel {
             resident: BTreeMap::new(),
             excess: 0.0,
             price: (None, None),
+            prepared: None,
+            last: Default::default(),
             affordable: 0.0,
             spread: 1.0,
             due: Duration::ZERO,
@@ -292,12 +299,16 @@ impl Panel {
         self.excess = excess as f64;
     }
 
+    /// Takes in the CPU time that it took to prepare a reading.
+    pub(crate) fn prepared(&mut self, cpu: Duration) {
+        mean(&mut self.prepared, cpu.as_secs_f64());
+    }
+
     /// Takes in the CPU time that it took to read `members` pages, or to draw them.
     pub(crate) fn spent(&mut self, cpu: Duration, members: usize, drawn: bool) {
         if members > 0 {
-            let price = cpu.as_secs_f64() / members as f64;
-            let mean = if drawn { &mut self.price.1 } else { &mut self.price.0 };
-            *mean = Some(mean.map_or(price, |mean| f64::midpoint(mean, price)));
+            let of = if drawn { &mut self.price.1 } else { &mut self.price.0 };
+            mean(of, cpu.as_secs_f64() / members as f64);
         }
     }
 
@@ -306,15 +317,14 @@ impl Panel {
         if (self.tick as usize) < FIRST_READINGS.len() {
             return;
         }
-        let reading = self.price.0.unwrap_or(0.0) * self.reads as f64 / share;
+        let reading = (self.prepared.unwrap_or(0.0) + self.price.0.unwrap_or(0.0) * self.reads as f64) / share;
         self.due = self.due.max(now + Duration::from_secs_f64(reading.min(LONGEST.as_secs_f64())));
     }
 
     /// Chooses the number of pages by what is known, and by what reading and drawing them may take. Returns whether the
     /// rate has changed, so that it is to be drawn again.
     pub(crate) fn resize(&mut self, settings: &SurveySettings) -> bool {
-        // The shortest window. What has not run in it need not be read.
-        let (_, [all, ..], [sums, ..]) = self.sums();
+        let (all, sums) = self.last;
         // How many pages are read for each that counts.
         let views = (all.members / sums.members.max(1.0)).max(1.0);
         let pages = sums.pages_that_ran();
@@ -325,7 +335,10 @@ impl Panel {
         let (share, spread) = self.share();
         let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
         let wanted = share.filter(|_| self.tick > 1).map_or(FIRST, wanted);
-        self.affordable = self.price.0.map_or(MOST, |price| settings.panel * LONGEST.as_secs_f64() / price.max(1e-9));
+        // A reading has at least half of the time, whatever it takes to prepare it.
+        let time = settings.panel * LONGEST.as_secs_f64();
+        let time = (time - self.prepared.unwrap_or(0.0)).max(time / 2.0);
+        self.affordable = self.price.0.map_or(MOST, |price| time / price.max(1e-9));
         // Absent pages are drawn, too, and read rarely.
         self.spread = if self.tick > 1 { spread } else { 1.0 };
         let reads = 1.0 + (self.spread - 1.0) / RARELY as f64;
@@ -386,8 +399,9 @@ impl Panel {
     }
 
     /// What the last reading says.
-    pub(crate) fn snapshot(&self, reads: u64, clears: u64) -> PanelSnapshot {
-        let (mut targets, _, total) = self.sums();
+    pub(crate) fn snapshot(&mut self, reads: u64, clears: u64) -> PanelSnapshot {
+        let (mut targets, all, total) = self.sums();
+        self.last = (all[0], total[0]);
         let is_drawn = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).is_ok();
         let idle = |id| TargetPanel { id, within: Default::default(), by_mapping: Vec::new() };
         targets.extend(self.rests.some_at_rest(self.tick, is_drawn).into_iter().map(idle));
@@ -491,6 +505,11 @@ impl Panel {
         let targets = targets.collect();
         (targets, all, views.count_once(all, self.excess, &windows))
     }
+}
+
+/// Takes a value into a mean of the last ones.
+fn mean(mean: &mut Option<f64>, value: f64) {
+    *mean = Some(mean.map_or(value, |before| f64::midpoint(before, value)));
 }
 
 /// Drawing may take this part of the time for it, whatever a survey takes.

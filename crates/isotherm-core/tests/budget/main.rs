@@ -233,7 +233,7 @@ fn samples_that_the_budget_does_not_bound_leave_it_to_surveys() {
     };
     let controller = Controller::new(Budget::default(), true, true, None);
     let (bounded, free) = (interval(controller.clone()), interval(controller.with_all_samples()));
-    assert!(bounded > Duration::from_secs(3) && free < Duration::from_secs(2), "{bounded:?}, {free:?}");
+    assert!(bounded > Duration::from_millis(2900) && free < Duration::from_secs(2), "{bounded:?}, {free:?}");
 }
 
 #[test]
