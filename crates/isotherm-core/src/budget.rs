@@ -133,8 +133,8 @@ const CLEARING_INTERVAL: Duration = Duration::from_secs(2);
 /// The part of what the targets may lose that samples may take.
 const MOST_SAMPLES: f64 = 0.5;
 
-/// The least part of the budget that surveys may take, if other work takes most of it. Surveys that can then come within
-/// [`SOON`], and come less often than each [`RARE_INTERVAL`], may take more, because they know more than the panel.
+/// The least part of the budget that surveys may take, if other work takes most of it. Surveys that come within
+/// [`SOON`] by that, but less often than each [`RARE_INTERVAL`], may take more, because they know more than the panel.
 const LEAST_SURVEYS: f64 = 0.25;
 const MOST_BESIDE: f64 = 0.32;
 const SOON: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
 //! The places of pages: all views of a page, in whatever targets, have the same place, so that all of them are in the
-//! panel, or none is. Pages that have nothing to do with each other have places that have nothing to do with each other.
+//! panel, or none is. Pages that have nothing to do with each other have independent places.
 //!
 //! - *Files and shared memory*: the place of a page follows from its file and its offset.
 //! - *Anonymous memory*: a process has a random start of its own, unless it shares pages since a fork. Then the pages

@@ -1,10 +1,10 @@
 //! Which pages belong to a panel.
 //!
-//! The place of page *n* is the fractional part of *n* times the golden ratio, from a random start ([`kin`](super::kin)).
-//! A page belongs to the panel if its place lies below the rate of the panel. So each page belongs to it with the same
-//! probability, whatever else is in memory; a panel that grows keeps its pages; and the panel has its share of any run
-//! of pages, to within two or three pages (Kuipers and Niederreiter, Uniform Distribution of Sequences, 1974, chapter
-//! 2.3).
+//! The place of page *n* is the fractional part of *n* times the golden ratio, from a random start
+//! ([`kin`](super::kin)). A page belongs to the panel if its place lies below the rate of the panel. So each page
+//! belongs to it with the same probability, whatever else is in memory; a panel that grows keeps its pages; and the
+//! panel has its share of any run of pages, to within two or three pages (Kuipers and Niederreiter, Uniform Distribution
+//! of Sequences, 1974, chapter 2.3).
 
 use std::ops::Range;
 
