@@ -314,7 +314,7 @@ fn with_a_survey_memory_keeps_its_age_when_a_part_beside_it_comes_into_use() {
     };
     let [sampling, aggregation] = [50, 1000].map(Duration::from_millis);
     for survey in [1000, 1700].map(Duration::from_millis) {
-        let scheme = Scheme { inside: true, ..Scheme::new("cold", cold.clone(), Action::NoHugePage) };
+        let scheme = Scheme { inside: true, ..Scheme::new("cold", cold, Action::NoHugePage) };
         let mut world = World::surveyed(include_str!("../patterns/stairs.toml"), Costs::default(), vec![scheme]);
         let settings = SurveySettings { target_share: 1000.0, interval: survey, ..SurveySettings::default() };
         world.monitor.set_survey(settings);

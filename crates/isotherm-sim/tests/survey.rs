@@ -58,6 +58,7 @@ const UNBOUNDED: SurveySettings = SurveySettings {
     clear_page: 0.016,
     panel: 1.0,
     draw: Duration::MAX,
+    page: Duration::MAX,
 };
 
 /// 3 MiB that are touched once a second, in a mapping of 256 MiB: too slowly for samples of 5 ms.

@@ -50,8 +50,7 @@ fn after_a_time_in_which_the_monitor_did_not_run_there_is_a_gap_and_no_burst() {
     let mut record = Kept(record.spawn().unwrap());
     let snapshots = || {
         let Ok(recording) = Recording::open(&place.path("isotherm.rec")) else { return Vec::new() };
-        let records = recording.snapshots().flatten().collect();
-        records.into_iter().map(|record| record.snapshot).collect()
+        recording.snapshots().flatten().map(|record| record.snapshot).collect()
     };
     eventually("there are snapshots", || snapshots().len() >= 2);
     signal(&record.0, Signal::STOP);
