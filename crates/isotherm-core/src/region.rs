@@ -56,8 +56,6 @@ pub struct Region {
     /// How many samples the counts of the last aggregation rest on, at most those of a whole aggregation.
     past_samples: u32,
     age: Duration,
-    /// The time since the end of the last aggregation in which a sample found an access, as far as samples were taken.
-    quiet: Duration,
     steadiness: Steadiness,
     run: Run,
     /// Which of the round's samples is a page of this region. A part of the region that was cut off has it too.
@@ -82,7 +80,6 @@ impl Region {
             last_nr_unobservable: 0,
             past_samples: 0,
             age: Duration::ZERO,
-            quiet: Duration::ZERO,
             steadiness: Steadiness::NEW,
             run: Run::NONE,
             sample: None,
@@ -167,27 +164,22 @@ impl Region {
     }
 
     /// Takes in what a survey has found in the region. If the region was idle and is in use now, it begins a new age.
-    /// If it is idle, it is as old as its pages have been idle, which is `idle` on the mean, at least and at most; samples
-    /// say since when within these bounds. If that is not known, it begins a new age if it was in use. What a survey did
-    /// not know, or does not know, says nothing of a change; samples may.
-    pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<(Duration, Duration)>) {
+    /// If it is idle, it is as old as its pages have been idle, which is `idle` on the mean. If that is not known, it
+    /// begins a new age if it was in use. What a survey did not know, or does not know, says nothing of a change; samples
+    /// may.
+    pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<Duration>) {
         let was_in_use = match self.pages {
             Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,
             None => pages.touched > 0,
         };
         self.pages = Some(pages);
         match pages.touched > 0 {
-            true if !was_in_use => {
-                // Samples have missed that.
-                self.begin_age();
-                self.quiet = Duration::ZERO;
-            }
+            true if !was_in_use => self.begin_age(),
             false if pages.unknown == 0 => {
-                let by_samples = if self.accessed > 0 { Duration::ZERO } else { self.quiet };
                 if was_in_use {
                     self.begin_age();
                 }
-                self.age = idle.map_or(self.age, |(least, most)| by_samples.clamp(least, most.max(least)));
+                self.age = idle.unwrap_or(self.age);
             }
             true | false => {}
         }
@@ -261,11 +253,6 @@ impl Region {
         let samples = attributes.samples();
         let observed = self.samples - self.unobservable;
         let seen = scaled(self.accessed, samples, observed);
-        self.quiet = match (self.accessed, observed) {
-            (0, 0) => self.quiet,
-            (0, _) => self.quiet.saturating_add(attributes.aggregation()),
-            _ => Duration::ZERO,
-        };
         let seen_unobservable = scaled(self.unobservable, samples, self.samples);
         self.weight = samples / observed.max(1);
 
@@ -353,7 +340,6 @@ impl Region {
             past_samples: mean(self.past_samples, next.past_samples),
             // 64 bits of nanoseconds are 584 years.
             age: Duration::from_nanos(mean_of(self.age.as_nanos(), next.age.as_nanos()) as u64),
-            quiet: self.quiet.min(next.quiet),
             steadiness: self.steadiness.merged(next.steadiness, mean),
             run: if a >= b { self.run } else { next.run },
             // A page of the larger one is more likely to be a page that is chosen from both.
@@ -599,21 +585,15 @@ mod tests {
         let pages = |touched, unknown| RegionPages { present: 4096, touched, unknown, ..RegionPages::default() };
         let age = |of: &Region, surveys: &[(u64, u64)]| {
             let mut r = *of;
-            surveys.iter().for_each(|&(touched, unknown)| {
-                r.survey(pages(touched, unknown), Some((AGGREGATION * 7, AGGREGATION * 9)))
-            });
+            surveys.iter().for_each(|&(touched, unknown)| r.survey(pages(touched, unknown), Some(AGGREGATION * 7)));
             r.age_in(AGGREGATION)
         };
         let mut idle = region(0..1, 0, 30);
         idle.reset();
-        idle.quiet = AGGREGATION * 8;
-        assert_eq!((age(&idle, &[(0, 4096)]), age(&idle, &[(0, 4096), (0, 0)])), (30, 8));
+        assert_eq!((age(&idle, &[(0, 4096)]), age(&idle, &[(0, 4096), (0, 0)])), (30, 7));
         assert_eq!(age(&idle, &[(0, 0), (4096, 0)]), 0);
         assert_eq!(age(&idle, &[(4096, 0), (0, 4096)]), 30, "samples say that it is idle, and the survey cannot tell");
-        assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 8, "by samples, within the bounds of the survey");
-        assert_eq!(age(&idle, &[(0, 0), (4096, 0), (0, 0)]), 7, "samples have missed that it came into use");
-        idle.quiet = AGGREGATION * 30;
-        assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 9, "samples that miss accesses make nothing older than it is");
+        assert_eq!(age(&idle, &[(4096, 0), (0, 0)]), 7);
         let mut hot = region(0..1, 20, 30);
         hot.reset();
         assert_eq!((age(&hot, &[(0, 4096), (0, 0)]), age(&hot, &[(0, 4096), (4096, 0)])), (7, 30));

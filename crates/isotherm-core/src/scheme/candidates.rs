@@ -315,10 +315,7 @@ fn age(region: &RegionSnapshot, snapshot: &Snapshot, surveyed: Option<(&PageHist
     let monitored = snapshot.aggregation.saturating_mul(region.age);
     let is_idle = region.pages.is_some_and(|pages| pages.touched == 0 && pages.unknown == 0) && region.nr_accesses == 0;
     let idle = surveyed.filter(|_| is_idle).and_then(|(pages, range)| Some((pages.mean_idle(range)?, pages.time())));
-    idle.map_or(monitored, |((least, most), at)| {
-        let since = snapshot.time.saturating_sub(at);
-        monitored.clamp(least + since, most.max(least) + since)
-    })
+    idle.map_or(monitored, |(idle, at)| idle + snapshot.time.saturating_sub(at))
 }
 
 /// Whether enough is known of a region to act on it. A scheme that asks for a temperature needs at least half of the

@@ -166,9 +166,9 @@ impl PageHistory {
         self.time().saturating_sub(time)
     }
 
-    /// For how long the pages in `range` have been idle on the mean, at least and at most: up to the survey that has found
-    /// the last access, and up to the one before that. Only of pages of which it is known. `None` if it is known of none.
-    pub(crate) fn mean_idle(&self, range: AddrRange) -> Option<(Duration, Duration)> {
+    /// For how long the pages in `range` have been idle on the mean, at least: since the survey that has found the last
+    /// access. Only of pages of which it is known. `None` if it is known of none.
+    pub(crate) fn mean_idle(&self, range: AddrRange) -> Option<Duration> {
         let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
         let exact = to.exact - from.exact;
         if exact == 0 {
@@ -176,9 +176,8 @@ impl PageHistory {
         }
         let surveys = (f64::from(self.number) - (to.last - from.last) as f64 / exact as f64).max(0.0);
         let before = surveys as u16;
-        let [before, after, last] = [0, 1, 2].map(|more| self.idle_time(before.saturating_add(more)));
-        let between = |from: Duration, to: Duration| from + to.saturating_sub(from).mul_f64(surveys.fract());
-        Some((between(before, after), between(after, last)))
+        let [before, after] = [before, before.saturating_add(1)].map(|surveys| self.idle_time(surveys));
+        Some(before + after.saturating_sub(before).mul_f64(surveys.fract()))
     }
 
     /// The blocks with a present or a swapped page.
