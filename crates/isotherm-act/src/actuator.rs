@@ -88,7 +88,7 @@ impl ProcessActuator {
         self.inside.longest_stop()
     }
 
-    /// Collapses the blocks of which enough is present into huge pages. The rest is neither applied nor refused.
+    /// Collapses blocks with enough present memory into huge pages. The rest is neither applied nor refused.
     fn back_with_huge_pages(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let dense = match dense(&self.root, held.pid, ranges) {
             // If the process has ended, another process may have had its ID while the pages were read.

@@ -14,7 +14,7 @@ use isotherm_kernel::pages::{PageBuffer, Pagemap};
 /// The number of bytes of a block that must be present. With this value, huge pages at most double the memory in use.
 const MIN_PRESENT: u64 = HUGE_PAGE_SIZE / 2;
 
-/// The aligned blocks of 2 MiB of which at least [`MIN_PRESENT`] bytes are present in process `pid`. Each lies entirely
+/// The aligned blocks of 2 MiB with at least [`MIN_PRESENT`] present bytes in process `pid`. Each lies entirely
 /// in one of `ranges`, and comes with the index of that range. The blocks of a range are in ascending order.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ use super::migration::Places;
 use super::refusal::refusal;
 use super::resident::{Resident, resident};
 
-/// The maximum number of pages, 32 MiB, of which a probe is asked in one step. To look at one page, the probe `idle`
+/// The maximum number of pages that a probe reads in one step: 32 MiB. To look at one page, the probe `idle`
 /// has the kernel check the 64 frames of a word of the bitmap. With many pages at once, each word is read once.
 const LOOKS_AT_ONCE: usize = 8192;
 

@@ -122,8 +122,8 @@ fn surveyed(region: Region, range: AddrRange, history: &PageHistory) -> Region {
 /// before that.
 ///
 /// A region that was idle and is in use now begins a new age. One that is idle is as old as its pages have been idle.
-/// If only a part of an old region is in use, all accesses that samples have found in it were in that part. Idle regions
-/// whose ages differ by more than about `ages` stay apart.
+/// If only a part of an old region is in use, all accesses that samples have found in it were in that part. Idle
+/// regions whose ages differ by more than about `ages` stay apart.
 pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistory, ages: Duration) -> Vec<Region> {
     let mut regions = Vec::with_capacity(old.len());
     let mut rest = old;

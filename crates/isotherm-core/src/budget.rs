@@ -154,7 +154,7 @@ const FIRST_BLOCKS: f64 = 512.0;
 /// The least number of blocks of a part.
 const LEAST_BLOCKS: f64 = 8.0;
 
-/// The rounds of which one has samples, until it is known what a round costs.
+/// The interval between rounds with samples, in rounds, until the cost of a round is known.
 const FIRST_EVERY: f64 = 10.0;
 
 /// An aggregation has more rounds with samples than before if this many times as many are affordable. It has fewer at
@@ -577,9 +577,9 @@ impl Controller {
         time.max(0.0) / self.budget.clear.as_secs_f64().max(1e-9)
     }
 
-    /// The number of rounds of which one has samples from now on. `sampling` is the sampling interval in force, and
-    /// `samples` the number of rounds of an aggregation. The first round of each aggregation has samples, so that an
-    /// aggregation has a whole number of them, at least one.
+    /// The interval between rounds with samples from now on, in rounds. `sampling` is the sampling interval in force,
+    /// and `samples` the number of rounds of an aggregation. The first round of each aggregation has samples, so that
+    /// an aggregation has a whole number of them, at least one.
     pub fn every(&mut self, sampling: Duration, samples: u32) -> u32 {
         let every = match self.round {
             None => FIRST_EVERY,

@@ -29,7 +29,7 @@ pub struct IdleTally {
     pub accessed: u64,
     /// Bytes not accessed in the last interval.
     pub idle: u64,
-    /// Bytes of which the scan cannot tell whether they were accessed.
+    /// Bytes whose accesses the scan cannot see.
     pub unobservable: u64,
     /// Bytes locked in memory. They are in none of the other sums.
     pub unevictable: u64,

@@ -225,7 +225,7 @@ impl Pacer {
         if self.has_budget { self.controller.left().saturating_sub(self.other) } else { Duration::MAX }
     }
 
-    /// The number of rounds of which one has samples from now on.
+    /// The interval between rounds with samples from now on, in rounds.
     pub fn every(&mut self, attributes: Attributes) -> u32 {
         if self.bounds_samples { self.controller.every(attributes.sampling(), attributes.samples()) } else { 1 }
     }

@@ -165,8 +165,8 @@ impl Region {
 
     /// Takes in what a survey has found in the region. If the region was idle and is in use now, it begins a new age.
     /// If it is idle, it is as old as its pages have been idle, which is `idle` on the mean. If that is not known, it
-    /// begins a new age if it was in use. What a survey did not know, or does not know, says nothing of a change; samples
-    /// may.
+    /// begins a new age if it was in use. What a survey did not know, or does not know, says nothing of a change;
+    /// samples may.
     pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<Duration>) {
         let was_in_use = match self.pages {
             Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,
@@ -192,8 +192,8 @@ impl Region {
     }
 
     /// Whether the region has a sample in this round of an aggregation, both counted from 0. Of the rounds, one in
-    /// `every` has samples. If that is one in each aggregation, idle regions take turns: their samples of an aggregation
-    /// would find nothing else, and what several hundred of them cost would be no less in a longer run.
+    /// `every` has samples. If that is one in each aggregation, idle regions take turns: their samples of an
+    /// aggregation would find nothing else, and what several hundred of them cost would be no less in a longer run.
     pub(crate) fn is_due(&self, (aggregation, round): (u32, u32), attributes: &Attributes, every: u32) -> bool {
         let stride = self.stride(attributes);
         if self.bytes() == 0 || !round.is_multiple_of(stride.saturating_mul(every)) {

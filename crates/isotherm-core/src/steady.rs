@@ -33,8 +33,8 @@ const MIN_SAMPLES: u32 = 5;
 /// A very steady region has this many times the stride of a steady one.
 const VERY_STEADY_FACTOR: u32 = 3;
 
-/// A region of which some samples say accessed and some do not has the stride of a steady region divided by this
-/// number, since its rate needs more samples. With 1, the precision of the pattern zipfian fell from 0.82 to 0.75.
+/// A region with mixed samples, some accessed and some not, has the stride of a steady region divided by this number,
+/// since its rate needs more samples. With 1, the precision of the pattern zipfian fell from 0.82 to 0.75.
 const MIXED_DIVISOR: u32 = 2;
 
 /// Two counts differ by chance if they differ by no more than this many standard deviations. If the frequency is

@@ -70,7 +70,7 @@ mod tests {
         Mapping { file: Some(MappedFile { id, shift }), ..Mapping::anonymous(range) }
     }
 
-    /// The views, each as its first page, the number of its pages, and the page of which it is a view.
+    /// The views, each as its first page, the number of its pages, and the page that it is a view of.
     fn views(mappings: &[Mapping]) -> Vec<(u64, u64, u64)> {
         let views = second_views(mappings);
         views.iter().map(|of| (of.range.start() / PAGE_SIZE, of.range.pages(), of.first / PAGE_SIZE)).collect()

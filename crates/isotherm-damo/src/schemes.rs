@@ -1,6 +1,6 @@
 //! Schemes in damo's JSON (or YAML), as far as isotherm has the same.
 //!
-//! A file is a whole configuration, as `damo args damon` writes it, of which only the schemes are read; or a list of
+//! A file is a whole configuration, as `damo args damon` writes it, from which only the schemes are read; or a list of
 //! schemes, as `damo schemes` takes it. What isotherm does not have is an error, and is never left out silently. A
 //! number without a unit is in the unit that damo gives to the field.
 
@@ -302,7 +302,7 @@ fn quota(node: &Node, diagnostics: &mut Diagnostics) -> Option<Quota> {
     }
 }
 
-/// A share, of which a number without a unit counts thousandths.
+/// A share. A number without a unit counts thousandths.
 fn permil(text: &str) -> Result<f64, QuantityError> {
     units::parse_share_of(text, 1000.0)
 }
@@ -359,7 +359,7 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
     }
 }
 
-/// A share, of which a number without a unit counts ten-thousandths.
+/// A share. A number without a unit counts ten-thousandths.
 fn basis_points(text: &str) -> Result<f64, QuantityError> {
     units::parse_share_of(text, 10_000.0)
 }

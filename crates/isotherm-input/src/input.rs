@@ -31,7 +31,7 @@ impl<'a> Input<'a> {
         Self { path, limit: DEFAULT_LIMIT, may_be_pipe: false }
     }
 
-    /// The same input, of which so many bytes are read at most.
+    /// The same input, limited to so many bytes.
     pub fn limited_to(self, limit: u64) -> Self {
         Self { limit, ..self }
     }

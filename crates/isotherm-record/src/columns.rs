@@ -150,7 +150,7 @@ table! {
         "touched_bytes" => touched_bytes: Option<u64>,
         /// present bytes of the region that could not be observed
         "unobservable_bytes" => unobservable_bytes: Option<u64>,
-        /// present bytes of the region of which it is not known whether they were accessed between the last two
+        /// present bytes of the region whose accesses are not known between the last two
         /// surveys; `touched_bytes` counts them as accessed in the same share as the rest
         "unknown_bytes" => unknown_bytes: Option<u64>,
         /// bytes of the region in swap; null if the survey does not know, and in older recordings
@@ -346,7 +346,7 @@ table! {
         "id" => id: Id,
         /// resident bytes (RSS)
         "resident_bytes" => resident_bytes: u64,
-        /// resident bytes, of which those that several processes share are divided among them (PSS), by the kernel's
+        /// resident bytes, with those that several processes share divided among them (PSS), by the kernel's
         /// `/proc/PID/smaps_rollup`; null in recordings of versions that do not read it, because the target waits for
         /// it
         "proportional_bytes" => proportional_bytes: Option<u64>,
@@ -424,7 +424,7 @@ table! {
         "touched_bytes" => touched_bytes: u64,
         /// present bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes of which it is not known whether they were accessed since the survey before; what several
+        /// present bytes whose accesses since the survey before are not known; what several
         /// targets share may count several times
         "unknown_bytes" => unknown_bytes: u64,
         /// bytes in swap; null if the survey does not know, and in older recordings
@@ -473,7 +473,7 @@ table! {
         "touched_bytes" => touched_bytes: u64,
         /// present bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes of which it is not known whether they were accessed since the survey before
+        /// present bytes whose accesses since the survey before are not known
         "unknown_bytes" => unknown_bytes: u64,
         /// bytes that were accessed within each of `windows_ns` before the survey
         "within_bytes" => within_bytes: Vec<u64>,
@@ -491,7 +491,7 @@ table! {
         "touched_bytes" => touched_bytes: u64,
         /// present bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes of which it is not known whether they were accessed since the survey before; `touched_bytes`
+        /// present bytes whose accesses since the survey before are not known; `touched_bytes`
         /// and `within_bytes` count them as accessed in the same share as the rest
         "unknown_bytes" => unknown_bytes: u64,
         /// bytes in swap; null if the survey does not know, and in older recordings
@@ -636,11 +636,11 @@ table! {
 table! {
     /// An estimate with bounds that hold the true number in 19 of 20 cases.
     struct Estimate, EstimateBuilder, EstimateReader {
-        /// the lower bound, with memory of which nothing is known as not accessed
+        /// the lower bound, with unknown memory as not accessed
         "low_bytes" => low_bytes: u64,
         /// the most likely number
         "bytes" => bytes: u64,
-        /// the upper bound, with memory of which nothing is known as accessed
+        /// the upper bound, with unknown memory as accessed
         "high_bytes" => high_bytes: u64,
     }
 }
@@ -652,7 +652,7 @@ table! {
         "id" => id: Id,
         /// what was accessed within each window
         "within" => within: Vec<Estimate>,
-        /// the mappings of which the panel has at least 100 pages
+        /// the mappings with at least 100 pages in the panel
         "mappings" => mappings: Vec<MappingPanel>,
     }
 }

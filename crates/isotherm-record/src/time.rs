@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// In nanoseconds, of which 64 bits hold 584 years.
+/// The time in nanoseconds. 64 bits hold 584 years.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,7 @@ pub type Rgb = [u8; 3];
 /// The colour of unobservable memory: a grey that the scale does not have.
 pub const UNOBSERVABLE: Rgb = [128, 128, 128];
 
-/// The colour of memory of which it is not known yet whether it was accessed: a lighter grey.
+/// The colour of memory whose accesses are not known yet: a lighter grey.
 pub const UNKNOWN: Rgb = [192, 192, 192];
 
 /// The colour of memory in swap: a light blue that the scale does not have, and that differs from grey with most kinds

@@ -95,7 +95,7 @@ impl Outside {
         Some(outside)
     }
 
-    /// Adds the parts `rest` of a mapping, of which `swapped` bytes are in swap.
+    /// Adds the parts `rest` of a mapping with `swapped` bytes in swap.
     fn add(&mut self, visit: &Visit<'_>, mapping: &Mapping, rest: &[AddrRange], found: &Swapped<'_>, swapped: f64) {
         let mut weights: Vec<f64> = rest.iter().map(|range| found.weight(*range)).collect();
         if weights.iter().all(|weight| *weight == 0.0) {

@@ -28,7 +28,7 @@ impl Placement {
 /// The sums behind a placement, in bytes × seconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Places {
-    /// Of all mapped memory, and of that of which it is known what is in swap.
+    /// All mapped memory, and the part whose swapped bytes are known.
     pub(crate) mapped: f64,
     pub(crate) known: f64,
     pub(crate) present: f64,

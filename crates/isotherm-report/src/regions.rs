@@ -99,7 +99,7 @@ pub struct Region {
     pub touched_bytes: Option<u64>,
     /// Bytes that could not be observed.
     pub unobservable_bytes: Option<u64>,
-    /// Bytes of which it is not known whether they were accessed.
+    /// Bytes whose accesses are not known.
     pub unknown_bytes: Option<u64>,
     /// Bytes in swap. `None` also if the survey does not know.
     pub swapped_bytes: Option<u64>,

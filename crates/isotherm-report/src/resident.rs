@@ -54,7 +54,7 @@ pub struct Surveyed {
     pub kinds: KindBytes,
 }
 
-/// Bytes by kind. As JSON, the unobservable bytes are an object with the reasons of which there are any.
+/// Bytes by kind. As JSON, the unobservable bytes are an object with the reasons that occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindBytes(pub Kinds);
 

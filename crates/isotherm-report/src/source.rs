@@ -342,7 +342,7 @@ pub struct Share {
     pub observed: f64,
     /// The share of samples that found an access, 0 to `observed`.
     pub accessed: f64,
-    /// The share of the memory of which no sample was taken, and which no survey found idle. It is no part of
+    /// The share of the memory that was not sampled, and that no survey found idle. It is no part of
     /// `observed`.
     pub unknown: f64,
 }

@@ -75,7 +75,7 @@ fn has_pages(target: &TargetSurvey, mapping: usize) -> bool {
     target.by_mapping.binary_search_by_key(&mapping, |found| found.mapping as usize).is_ok()
 }
 
-/// Memory of which a survey tells as a whole: a part of a block, or a mapping if the survey does not know blocks.
+/// Memory that a survey describes as a whole: a part of a block, or a mapping if the survey does not know blocks.
 pub(crate) struct Piece<'a> {
     pub(crate) range: AddrRange,
     pub(crate) mapping: &'a Mapping,
@@ -90,7 +90,7 @@ pub(crate) struct Piece<'a> {
     pub(crate) idle: Duration,
     /// The share of the bytes in memory that could not be observed, 0 to 1. 0 also if the survey does not tell.
     pub(crate) unobservable: f64,
-    /// The share of the bytes in memory of which it is not known whether they were accessed since the survey before, 0
+    /// The share of the bytes in memory whose accesses since the survey before are not known, 0
     /// to 1. 0 also if the survey does not tell.
     pub(crate) unknown: f64,
 }

@@ -447,7 +447,7 @@ impl Unbound {
         })
     }
 
-    /// The targets, of which only a part of each process is watched.
+    /// The targets, if only a part of each process is watched.
     ///
     /// # Errors
     /// As [`Processes::narrowed_to`].

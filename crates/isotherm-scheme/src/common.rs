@@ -76,7 +76,8 @@ fn checked(
     }
 }
 
-/// The action with these nodes, if it is one that moves memory to nodes that the scheme names. `position` is that of the action; `to` comes with its own. `how` says how the form of the file names nodes.
+/// The action with these nodes, if it is one that moves memory to nodes that the scheme names. `position` is that of
+/// the action; `to` comes with its own. `how` says how the form of the file names nodes.
 ///
 /// A node that is missing, and one that the action does not need, is reported.
 pub fn with_destinations(

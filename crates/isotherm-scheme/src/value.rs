@@ -79,7 +79,7 @@ impl Node {
         values.into_iter().collect()
     }
 
-    /// Two bounds: `{min: A, max: B}`, of which either may be left out, `[A, B]`, or one value for both.
+    /// Two bounds: `{min: A, max: B}` (either may be left out), `[A, B]`, or one value for both.
     ///
     /// `min` stands for `limits.0`, `max` for `limits.1`, and null for the limit of that side.
     pub fn bounds<T: PartialOrd + Copy, E: Display>(

@@ -147,7 +147,7 @@ fn never_accessed(node: &Node, action: Option<Action>, diagnostics: &mut Diagnos
     node.scalar(A_TIME, diagnostics, positive_duration)
 }
 
-/// One node, a list of nodes with weights, or nodes of which the first that has room is meant.
+/// One node, a list of nodes with weights, or nodes in the order of preference: the first with room is meant.
 fn target_nodes(value: &Node, diagnostics: &mut Diagnostics) -> Option<Destinations> {
     if let Value::Text(_) = &value.value {
         return Some(Destinations::one(value.scalar(A_NODE, diagnostics, node_number)?));

@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with nodes at equal distance, of which some have processors.
+    /// A machine with nodes at equal distance, some of them with processors.
     fn machine(nodes: &[(u32, bool)]) -> Tiers {
         let all = || nodes.iter().map(|(node, _)| NodeId(*node));
         let node = |&(id, has_processors): &(u32, bool)| Node {

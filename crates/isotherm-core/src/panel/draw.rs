@@ -292,7 +292,7 @@ impl Panel {
         self.resident.insert(target, pages as f64);
     }
 
-    /// Finds out of which targets absent members are read again, because memory was added.
+    /// Finds the targets whose absent members are read again, because memory was added.
     pub(crate) fn find_added(&mut self) {
         for drawn in &mut self.targets {
             let resident = self.resident.get(&drawn.id);

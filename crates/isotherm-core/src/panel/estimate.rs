@@ -9,11 +9,11 @@ use crate::{PAGE_SIZE, units};
 /// An estimated number of bytes, with bounds that hold the true number in 19 of 20 cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// The lower bound. Memory of which nothing is known counts as not accessed.
+    /// The lower bound. Unknown memory counts as not accessed.
     pub low: u64,
     /// The most likely number.
     pub value: u64,
-    /// The upper bound. Memory of which nothing is known counts as accessed.
+    /// The upper bound. Unknown memory counts as accessed.
     pub high: u64,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Known {
     pub(super) at_rest: f64,
     /// All pages of these targets.
     pub(super) pages_at_rest: f64,
-    /// How many pages there may be besides those of the memory, of which nothing is known.
+    /// The most pages that there may be besides those of the memory. Nothing is known of them.
     pub(super) missing: f64,
     /// How many pages of the memory count more than once, because several targets map them, about.
     pub(super) again: f64,
@@ -118,7 +118,7 @@ impl Known {
         Self { pages: pages as f64, ..Self::default() }
     }
 
-    /// Adds pages of which this is known; takes them away if `weight` is negative.
+    /// Adds pages in this state; subtracts them if `weight` is negative.
     pub(super) fn add(&mut self, seen: Seen, weight: f64) {
         match seen {
             Seen::Idle => {}

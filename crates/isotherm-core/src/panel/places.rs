@@ -3,8 +3,8 @@
 //! The place of page *n* is the fractional part of *n* times the golden ratio, from a random start
 //! ([`kin`](super::kin)). A page belongs to the panel if its place lies below the rate of the panel. So each page
 //! belongs to it with the same probability, whatever else is in memory; a panel that grows keeps its pages; and the
-//! panel has its share of any run of pages, to within two or three pages (Kuipers and Niederreiter, Uniform Distribution
-//! of Sequences, 1974, chapter 2.3).
+//! panel has its share of any run of pages, to within two or three pages (Kuipers and Niederreiter, Uniform
+//! Distribution of Sequences, 1974, chapter 2.3).
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ pub(super) struct Places {
     part: Part,
     /// The place of page 0.
     first: u64,
-    /// The shortest distance between two pages of the panel of which the later one has the higher place, and how much
+    /// The shortest distance between two pages of the panel where the later one has the higher place, and how much
     /// higher it is.
     up: (u64, u64),
     /// The same where the later one has the lower place.

@@ -33,7 +33,7 @@ pub struct TargetPanel {
     pub id: TargetId,
     /// By [`WINDOWS`].
     pub within: [Estimate; WINDOWS.len()],
-    /// The mappings of which the panel has enough pages, in the order of addresses.
+    /// The mappings with enough pages in the panel, in the order of addresses.
     pub by_mapping: Vec<MappingPanel>,
 }
 

@@ -30,7 +30,7 @@ impl<'a> Views<'a> {
         self.0.extend(views.map(|(member, frame)| View { frame, member, same, at_rest }));
     }
 
-    /// What is left of the sums of all pages if each frame counts once. Surveys have found that so many pages are those
+    /// The sums of all pages with each frame counted once. Surveys have found that so many pages are those
     /// of frames that count more than once.
     pub(super) fn count_once(
         mut self,

@@ -102,8 +102,8 @@ impl Backoff {
     }
 }
 
-/// What the filters of a scheme have rejected. Memory that stays as it is counts once, however often it is rejected, and
-/// its pages are inspected again after twice the time, each time.
+/// What the filters of a scheme have rejected. Memory that stays as it is counts once, however often it is rejected,
+/// and its pages are inspected again after twice the time, each time.
 #[derive(Debug)]
 pub(crate) struct Rejections(Failures);
 
@@ -141,7 +141,8 @@ impl Rejections {
         self.0.last.forget(target, range);
     }
 
-    /// Calls `each` with the parts of `range`, which was accessed last at the time `accessed`, and what is known of them.
+    /// Calls `each` with the parts of `range`, which was accessed last at the time `accessed`, and what is known of
+    /// them.
     pub(crate) fn pieces(
         &self,
         target: TargetId,

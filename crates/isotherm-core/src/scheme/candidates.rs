@@ -47,7 +47,7 @@ struct Part {
     in_use: Option<f64>,
 }
 
-/// A piece of a part, of which all was acted on at the same time.
+/// A piece of a part that was acted on as a whole at the same time.
 struct Piece {
     range: AddrRange,
     /// When it was acted on last.
@@ -150,7 +150,7 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 
 /// Collects the candidates of `scheme` in the order of targets and addresses, and returns what was left out.
 ///
-/// Where there is a survey, nothing is done to a region without a page in memory, or of which nothing is known. An
+/// Where there is a survey, nothing is done to a region that has no page in memory or is unknown. An
 /// action that takes memory away is done only to pages that the survey has found idle for the age asked for, and their
 /// age is that of the page: a sample speaks for its region, a survey for each page. An action that frees memory is done
 /// to a page once between two surveys, and more and more rarely to memory that it does not free. An action that moves
@@ -320,7 +320,7 @@ fn age(region: &RegionSnapshot, snapshot: &Snapshot, surveyed: Option<(&PageHist
 
 /// Whether enough is known of a region to act on it. A scheme that asks for a temperature needs at least half of the
 /// region to be observed. A survey that knows nothing of a region is no evidence for any scheme. `by_page` says that
-/// the scheme takes single pages of which a survey knows since when they are idle.
+/// the scheme takes single pages whose idle time a survey knows.
 fn has_evidence(region: &RegionSnapshot, samples: u32, needs_frequency: bool, by_page: bool) -> bool {
     match region.pages {
         Some(pages) if pages.unknown >= pages.present => false,

@@ -138,8 +138,8 @@ impl ActiveScheme {
 
     /// Whether the apply interval has passed. Half an aggregation is added, since snapshots come at a distance of one.
     ///
-    /// Between two surveys, the same pages are idle. So a scheme that takes idle pages is applied after each survey, and
-    /// in between once a second or as often as its quota begins anew.
+    /// Between two surveys, the same pages are idle. So a scheme that takes idle pages is applied after each survey,
+    /// and in between once a second or as often as its quota begins anew.
     fn is_due(&self, snapshot: &Snapshot) -> bool {
         let surveyed = snapshot.histories.iter().map(|(_, history)| history.time()).max();
         let takes_idle_pages = self.scheme.action.takes_away() && !self.scheme.unobserved;

@@ -49,7 +49,7 @@ pub trait Gauges {
     /// while nothing is monitored.
     fn read(&mut self, metric: &Metric, snapshot: &Snapshot) -> Option<f64>;
 
-    /// The bytes of which the metric is a share, if each byte that an action moves or frees changes the metric by one
+    /// The bytes that the metric is a share of, if each byte that an action moves or frees changes the metric by one
     /// part of them. Then it is known how many bytes a goal is away. `None` if that has to be found out by trying.
     fn size(&mut self, _metric: &Metric) -> Option<u64> {
         None

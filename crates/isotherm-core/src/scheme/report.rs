@@ -102,7 +102,7 @@ pub struct Returns {
     pub returned: u64,
     /// That time: a minute for memory that was moved, else the least age that the scheme asks for, at most a minute.
     pub window: Duration,
-    /// Whether the scheme has a quota, of which less is in force now.
+    /// Whether the scheme has a quota, and less than that is in force now.
     pub slowed: bool,
 }
 

@@ -133,7 +133,7 @@ pub(super) struct Numbers {
 pub(super) struct Wanted {
     /// Pages that were accessed in a known interval.
     pub(super) sure: PageBits,
-    /// Pages with an unknown past, and those of a block of which none was cleared.
+    /// Pages with an unknown past, and the pages of a block without any cleared page.
     pub(super) unknown: PageBits,
 }
 
@@ -201,9 +201,9 @@ impl Block<'_> {
         PageBits::within(self.start, range)
     }
 
-    /// The pages in `within` that were accessed in the interval of an earlier survey, and of which it is known when
-    /// they were accessed last. Calls `found` with the number of surveys back to that interval, the number of surveys
-    /// back to the last access, and the number of pages.
+    /// The pages in `within` that were accessed in the interval of an earlier survey, and whose last access is known.
+    /// Calls `found` with the number of surveys back to that interval, the number of surveys back to the last access,
+    /// and the number of pages.
     pub(super) fn followed(&self, within: PageBits, mut found: impl FnMut(usize, usize, u32)) {
         let known = self.exact & within;
         for (nth, (lag, pages)) in self.accessed_before().enumerate() {

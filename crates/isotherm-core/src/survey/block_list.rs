@@ -28,7 +28,7 @@ pub struct BlockSums {
     pub swapped: Option<u16>,
     /// The number of present pages that cannot be observed. `None` if that is not known.
     pub unobservable: Option<u16>,
-    /// The number of present pages of which it is not known whether they were accessed since the survey before, as in
+    /// The number of present pages whose accesses since the survey before are not known, as in
     /// [`PageSums::unknown`](super::PageSums::unknown). `None` if that is not known either.
     pub unknown: Option<u16>,
 }

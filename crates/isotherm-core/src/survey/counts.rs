@@ -20,7 +20,7 @@ pub(super) struct Counts {
     pub(super) asked: u64,
     /// The pages in `asked`, each by the share of its block.
     pub(super) answered: f64,
-    /// The pages of which it is known when they were accessed last.
+    /// The pages whose last access is known.
     pub(super) exact: u64,
     /// For each of these pages, the number of the survey in whose interval that was.
     pub(super) last: u64,

@@ -97,7 +97,7 @@ impl Uncertain {
 pub(super) struct Followed {
     /// The pages that may have been accessed since then.
     pub(super) uncertain: f64,
-    /// The pages of which it is known when they were accessed last.
+    /// The pages whose last access is known.
     pub(super) known: f64,
     /// Of these, the pages accessed in the last interval.
     pub(super) touched: f64,

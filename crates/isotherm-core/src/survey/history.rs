@@ -80,7 +80,7 @@ impl PageHistory {
         self.estimate_unknown();
     }
 
-    /// The same history with pages that have appeared since the last survey, of which nothing is known: the pages of
+    /// The same history with pages that have appeared since the last survey and are unknown: the pages of
     /// `found` that lie in one of `ranges`, which are sorted and disjoint.
     ///
     /// The next survey is taken into this history, not into the returned one: a page that is new to a survey was

@@ -96,7 +96,8 @@ impl CountedOnce {
         (self.again, self.shared, self.swapped_again) = ([0; CLASSES], 0, 0);
     }
 
-    /// Adds the pages of a block of a target with these mappings. `placed` tells their nodes, as far as these are known.
+    /// Adds the pages of a block of a target with these mappings. `placed` tells their nodes, as far as these are
+    /// known.
     pub(super) fn add(
         &mut self,
         block: Block<'_>,
@@ -188,8 +189,8 @@ impl CountedOnce {
         }
     }
 
-    /// What is left of `sums`, which count each page of each target, if each page frame and each place in swap counts
-    /// once. They contain what is estimated of `uncertain` pages.
+    /// Subtracts from `sums`, which count each page of each target, what several targets share, so that each page frame
+    /// and each place in swap counts once. `sums` contain what is estimated of `uncertain` pages.
     ///
     /// `begun` says what each window holds of the pages that were accessed in the interval in which it begins.
     pub(crate) fn total(&self, sums: PageSums, uncertain: &Uncertain, begun: &Begun) -> TotalSums {
@@ -198,7 +199,7 @@ impl CountedOnce {
         TotalSums { sums: PageSums { swapped, ..once }, shared: (self.shared * PAGE_SIZE).min(once.present) }
     }
 
-    /// What is left of the sums of a node, if each page frame counts once. Of uncertain pages, the same part was
+    /// The sums of a node with each page frame counted once. Of uncertain pages, the same part was
     /// accessed as on all nodes together.
     pub(crate) fn on_node(&self, found: NodeSums, uncertain: &Uncertain, begun: &Begun) -> NodeSums {
         match self.again_on.get(&found.node) {
@@ -207,7 +208,7 @@ impl CountedOnce {
         }
     }
 
-    /// What is left of the memory in `sums` without pages that were seen before.
+    /// The memory in `sums` without pages that were seen before.
     fn once(&self, seen_again: &[u64; CLASSES], sums: PageSums, uncertain: &Uncertain, begun: &Begun) -> PageSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
         let again = |classes: usize| seen_again[..classes].iter().sum::<u64>() * PAGE_SIZE;

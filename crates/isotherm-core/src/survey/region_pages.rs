@@ -9,7 +9,7 @@ pub struct RegionPages {
     pub touched: u64,
     /// Bytes that cannot be observed.
     pub unobservable: u64,
-    /// Bytes of which it is not known whether they were accessed since the survey before.
+    /// Bytes whose accesses since the survey before are not known.
     pub unknown: u64,
     /// Bytes in swap. `None` if the survey does not know.
     pub swapped: Option<u64>,

@@ -33,7 +33,7 @@ struct Tally {
     asked: (u32, f64),
     /// The other figures, by the number of surveys since the last access.
     ages: Vec<(u16, OfAge)>,
-    /// Pages that were accessed in the interval of an earlier survey and of which the last access is known: by the
+    /// Pages that were accessed in the interval of an earlier survey and whose last access is known: by the
     /// number of surveys back to that interval, from 1 on, and by the number of surveys back to the last access.
     followed: [[u32; LAGS + 1]; LAGS],
 }
@@ -41,7 +41,7 @@ struct Tally {
 /// Pages that were last accessed the same number of surveys ago.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct OfAge {
-    /// Pages of which it is known.
+    /// Pages whose last access is known.
     exact: u32,
     /// Pages that may have been accessed since then, outside of hot blocks.
     uncertain: u32,

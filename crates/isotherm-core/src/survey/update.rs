@@ -152,7 +152,7 @@ impl HistoryUpdate {
         &self.old
     }
 
-    /// The history, of which only the parts that have ended are known.
+    /// The history. Only the parts that have ended are known.
     pub(crate) fn history(&self) -> &PageHistory {
         &self.history
     }

@@ -67,7 +67,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Adds pages of which the same parts are in the windows.
+    /// Adds pages with the same shares in the windows.
     pub(super) fn add(&mut self, other: &Self) {
         self.pages.iter_mut().zip(other.pages).for_each(|(sum, pages)| *sum += pages);
         self.before.iter_mut().zip(other.before).for_each(|(sum, pages)| *sum += pages);

@@ -139,7 +139,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     time(text, None)
 }
 
-/// Reads a time, of which a number without a unit counts `bare`.
+/// Reads a time. A number without a unit is a multiple of `bare`.
 ///
 /// # Errors
 /// As [`parse_duration`], but for the missing unit.
@@ -183,7 +183,7 @@ pub fn parse_share(text: &str) -> Result<f64, QuantityError> {
     parse_share_of(text, 1.0)
 }
 
-/// Reads a share of a whole, 0 to 1, of which a number without a percent sign counts parts of `whole`: with 100, `5` is
+/// Reads a share of a whole, 0 to 1. A number without a percent sign counts parts of `whole`: with 100, `5` is
 /// `5%`.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub fn parse_count_range(text: &str) -> Result<(u64, u64), QuantityError> {
     Ok((parse_count(min)?, parse_count(max)?))
 }
 
-/// Reads `FROM:TO`, two times, of which either may be left out. The second is not part of the range.
+/// Reads `FROM:TO`, two times. Either may be left out. The second is not part of the range.
 ///
 /// # Errors
 /// If the text is not of this form, or the range is empty.

@@ -25,8 +25,7 @@ pub use error::ImportError;
 pub use open::is_recording;
 use timeline::{Findings, Timeline};
 
-/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region, of which the import keeps 60 in
-/// memory.
+/// The limit of the JSON, in bytes. damo's layout has 380 bytes for each region. The import keeps 60 of them in memory.
 const MAX_JSON: u64 = 8 << 30;
 
 /// What an import wrote.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{CgroupVersion, Hierarchy};
 
-/// The memory that is charged to a cgroup, and its limits, in bytes (Linux `Documentation/admin-guide/cgroup-v2.rst` and
-/// `cgroup-v1/memory.rst`).
+/// The memory that is charged to a cgroup, and its limits, in bytes (Linux `Documentation/admin-guide/cgroup-v2.rst`
+/// and `cgroup-v1/memory.rst`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// The directory of the cgroup.
@@ -18,15 +18,16 @@ pub struct MemoryLimits {
     pub high: Option<u64>,
     /// `memory.max`, in version 1 `memory.limit_in_bytes`. `None` if there is no limit.
     pub max: Option<u64>,
-    /// The lowest such limit of the cgroup and of those above it, with the path of the nearest one that has it. `None` if
-    /// none has a limit. What lies outside of a container is not known in it.
+    /// The lowest such limit of the cgroup and of those above it, with the path of the nearest one that has it. `None`
+    /// if none has a limit. What lies outside of a container is not known in it.
     pub lowest: Option<(String, u64)>,
 }
 
 /// A limit of version 1 from here on is none: the kernel tells the largest number of pages.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// The memory and the limits of the cgroup at `path`. `None` if the hierarchy is not mounted, or the cgroup was removed.
+/// The memory and the limits of the cgroup at `path`. `None` if the hierarchy is not mounted, or the cgroup was
+/// removed.
 pub fn memory_limits(hierarchy: &Hierarchy, path: &str) -> Option<MemoryLimits> {
     let mount = hierarchy.mount()?;
     let directory = mount.directory_of(path).filter(|directory| directory.is_dir())?;

@@ -34,7 +34,7 @@ pub(super) enum State {
 }
 
 impl Page {
-    /// A page of which only the frame is known.
+    /// A page with a known frame, and nothing else known.
     pub(super) fn new(frame: u64, block: usize, page: usize) -> Self {
         Self { frame, block: block as u32, page: page as u16, state: State::Accessed, head: frame, folio: false }
     }

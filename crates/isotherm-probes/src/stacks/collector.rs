@@ -102,8 +102,8 @@ impl StackCollector {
         Ok(batch)
     }
 
-    /// The number of the stack of a call at the time `at`. Adds the stack to `new` if no call had it before. `None` if it
-    /// is not known.
+    /// The number of the stack of a call at the time `at`. Adds the stack to `new` if no call had it before. `None` if
+    /// it is not known.
     fn stack(
         &mut self,
         target: TargetId,

@@ -61,7 +61,8 @@ impl PerfMap {
         map
     }
 
-    /// Adds the functions that `more`, which follows what was read before, names. They were made after the time `since`.
+    /// Adds the functions that `more`, which follows what was read before, names. They were made after the time
+    /// `since`.
     fn extend(&mut self, more: &[u8], since: Duration) {
         self.text.extend_from_slice(more);
         let text = std::mem::take(&mut self.text);
@@ -180,8 +181,8 @@ impl PerfMapFile {
 }
 
 impl PerfMapFile {
-    /// The name of the function that was at an address at the time `at`, and how far from its start that is, as the file
-    /// has it at the time `now`.
+    /// The name of the function that was at an address at the time `at`, and how far from its start that is, as the
+    /// file has it at the time `now`.
     pub(super) fn find(&mut self, address: u64, at: Duration, now: Duration) -> Option<(Cow<'_, str>, u64)> {
         self.read(now).find_at(address, at)
     }

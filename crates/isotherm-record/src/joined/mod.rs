@@ -91,8 +91,8 @@ impl Joined {
         }
     }
 
-    /// What is needed of them, in the order of time. Each recording is opened when the time of the stream reaches it. Of
-    /// those that are open, a few snapshots, surveys and batches are in memory.
+    /// What is needed of them, in the order of time. Each recording is opened when the time of the stream reaches it.
+    /// Of those that are open, a few snapshots, surveys and batches are in memory.
     ///
     /// An error of one recording ends its events; those of the others follow. After any other error there is no further
     /// event.

@@ -428,7 +428,7 @@ impl<'a> Pass<'a> {
 #[derive(Debug, Default)]
 struct Seen(HashMap<StoredId, usize>);
 
-/// The same pieces, of which the last one holds until the end of the recording.
+/// The same pieces. The last one holds until the end of the recording.
 fn until_the_end<'a, T: 'a>(pieces: impl Iterator<Item = Piece<T>> + 'a, place: Place) -> Pieces<'a, T> {
     let mut pieces = pieces.peekable();
     Box::new(std::iter::from_fn(move || {

@@ -17,9 +17,9 @@ pub struct Cell {
     pub hz: f32,
     /// The share of unobservable samples, 0 to 1; with surveys, of memory that they could not observe.
     pub unobservable: f32,
-    /// The share of the memory of which it was not known whether it was accessed, 0 to 1. In `rate` it counts as
-    /// accessed in the same share as the rest. With samples, it is memory of which none was taken, unless a survey
-    /// found it idle.
+    /// The share of the memory whose accesses were not known, 0 to 1. In `rate` it counts as
+    /// accessed in the same share as the rest. With samples, it is memory that was not sampled, unless a survey found
+    /// it idle.
     pub unknown: f32,
     /// The mean age: the time for which the access rate has been about the same. With surveys, the mean idle time of
     /// what is known.
@@ -53,7 +53,7 @@ pub(super) struct Sums {
     pub(super) weight: f64,
     /// What could be observed.
     pub(super) observed: f64,
-    /// The part of `observed` of which nothing is known yet.
+    /// The unknown part of `observed`.
     pub(super) unknown: f64,
     /// What `accessed` and `found` are a part of.
     pub(super) rated: f64,

@@ -66,7 +66,7 @@ impl TargetMap {
         Matrix { target: self, value: move |row, column| self.cell(row, column).and_then(&value) }
     }
 
-    /// A share for each cell of which it is known where its memory was. `None` without surveys.
+    /// A share for each cell with memory in a known place. `None` without surveys.
     fn shares(&self, share: impl Fn(Placement) -> Option<f64>) -> Option<impl Serialize> {
         let share = move |row, column| self.placement(row, column).and_then(&share).map(|share| rounded(share as f32));
         self.at_end.is_some().then_some(Matrix { target: self, value: share })

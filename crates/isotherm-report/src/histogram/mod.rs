@@ -24,7 +24,7 @@ pub struct Sizes {
     pub bytes: Vec<u64>,
     /// Bytes that could not be observed. They are in no band.
     pub unobservable_bytes: u64,
-    /// Bytes of which it is not known in which band they are.
+    /// Bytes whose band is not known.
     pub unknown_bytes: u64,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn sorted(named: impl IntoIterator<Item = (String, Sizes)>) -> Vec<Na
     all
 }
 
-/// The first `most` names, of which the last stands for all others if there are more.
+/// The first `most` names. The last one stands for all others if there are more.
 fn folded(all: &[NamedSizes], most: usize) -> Vec<NamedSizes> {
     let shown = if all.len() > most { most.saturating_sub(1) } else { all.len() };
     let (shown, rest) = all.split_at(shown);
@@ -140,7 +140,7 @@ pub(crate) struct Histogram<'a> {
     /// Whether a moment is a state at its time, so that it changes evenly from one to the next. Otherwise it holds for
     /// the time since the one before.
     pub(crate) is_state: bool,
-    /// A chart over time for text: its title, and the bands of which it has the sum.
+    /// A chart over time for text: its title, and the bands that it sums up.
     pub(crate) chart: Option<(String, std::ops::Range<usize>)>,
 }
 

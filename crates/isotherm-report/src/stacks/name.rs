@@ -104,7 +104,7 @@ fn place(frame: &StackFrame) -> String {
     }
 }
 
-/// What compilers add to the name of a function of which they have made another one.
+/// The suffixes that compilers add to the names of functions that they make from others.
 const VARIANTS: [&str; 5] = [".constprop.", ".isra.", ".part.", ".cold", ".llvm."];
 
 /// The name of a function of libc that programs use: glibc has `__libc_malloc` for `malloc`.

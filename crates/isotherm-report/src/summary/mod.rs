@@ -46,7 +46,7 @@ pub struct TargetTemperature {
     /// When it lived, and when it was largest.
     #[serde(flatten)]
     pub life: Life,
-    /// Resident bytes, of which those that several processes share are divided among them (PSS): the mean over its
+    /// Resident bytes, with those that several processes share divided among them (PSS): the mean over its
     /// life. `None` if no activity tells.
     pub proportional_bytes: Option<u64>,
     /// Its memory on each NUMA node. Empty if all memory is on one node, or if surveys do not tell.

@@ -26,7 +26,7 @@ pub struct Temperature {
     pub cold_bytes: u64,
     /// Bytes that could not be observed.
     pub unobservable_bytes: u64,
-    /// Bytes of which it is not known whether they were accessed: no sample was taken of them, and a survey could not
+    /// Bytes whose accesses are not known: no sample was taken of them, and a survey could not
     /// tell either.
     pub unknown_bytes: u64,
     /// The working set: bytes that were touched within a survey interval; without surveys, bytes of regions with at

@@ -147,7 +147,7 @@ impl Boxes<'_> {
         }
     }
 
-    /// Draws a box of so many bytes, of which this share is in use. Returns whether it is wide enough.
+    /// Draws a box of so many bytes, with this share in use. Returns whether it is wide enough.
     fn draw(&mut self, name: &str, bytes: u64, used_share: f64, (left, below): (f64, usize)) -> bool {
         let width = bytes as f64 * self.scale;
         if width < NARROWEST {

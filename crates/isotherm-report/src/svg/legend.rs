@@ -19,7 +19,7 @@ pub(crate) struct Scale {
     pub(crate) most_hz: Option<f64>,
     /// Whether unobservable memory is shown.
     pub(crate) unobservable: bool,
-    /// Whether memory of which nothing is known yet is shown.
+    /// Whether unknown memory is shown.
     pub(crate) unknown: bool,
     /// Whether memory in swap is shown.
     pub(crate) swap: bool,

@@ -83,8 +83,8 @@ fn layers(groups: &[GroupWss], by: GroupBy, time: (Duration, Duration), columns:
     layers
 }
 
-/// Adds the mean bytes of a group in each column of which it has more than half. So an edge within a column is no step of
-/// its own, and of two groups that follow one another, one has the column.
+/// Adds the mean bytes of a group in each column of which it has more than half. So an edge within a column is no step
+/// of its own, and of two groups that follow one another, one has the column.
 fn add(values: &mut [f64], group: &GroupWss, (start, end): (Duration, Duration)) {
     let wide = (end.saturating_sub(start)).as_secs_f64().max(1e-9) / values.len() as f64;
     let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);

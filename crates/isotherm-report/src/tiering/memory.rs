@@ -48,7 +48,7 @@ pub(super) struct Totals {
     pub(super) looks: u64,
     /// Bytes in memory in the first look. In which order they were touched is not known.
     pub(super) early: u64,
-    /// Bytes in memory, and those of which nothing is known, times seconds.
+    /// Bytes in memory, and unknown bytes, times seconds.
     pub(super) resident: f64,
     pub(super) unknown: f64,
     pub(super) accesses: f64,

@@ -114,7 +114,7 @@ pub struct TierTrial {
     pub targets: usize,
     /// The most bytes in memory.
     pub peak_resident_bytes: u64,
-    /// The mean share of the memory of which it is not known whether it is accessed, 0 to 1.
+    /// The mean share of the memory whose accesses are not known, 0 to 1.
     pub unknown_share: f64,
     /// Accesses to pages, as far as they were found.
     pub accesses: f64,

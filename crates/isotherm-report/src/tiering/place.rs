@@ -7,7 +7,7 @@ pub(super) struct Part {
     pub(super) present: u64,
     /// Accesses to pages in a second, as the last survey tells: each page that it found touched counts once.
     pub(super) surveyed: f64,
-    /// Bytes of which it is not known whether they are accessed.
+    /// Bytes whose accesses are not known.
     pub(super) unknown: f64,
     /// Accesses to pages that samples found since the start of the look.
     pub(super) sampled: f64,

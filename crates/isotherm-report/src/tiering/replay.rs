@@ -38,7 +38,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a selection, of which something is recorded.
+    /// The plan of a selection with recorded data.
     pub(super) fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
         let mut time: Option<(Duration, Duration)> = None;
         let mut see = |from: Duration, to: Duration| {

@@ -21,11 +21,11 @@ pub(super) const DENSE_PAGES: u16 = BLOCK_PAGES as u16 / 2;
 pub struct Blocks {
     /// Present bytes in all such blocks.
     pub present_bytes: u64,
-    /// Present bytes in blocks of which at least half of the pages are accessed within a survey interval.
+    /// Present bytes in blocks with at least half of their pages accessed within a survey interval.
     pub dense_bytes: u64,
     /// Bytes that huge pages would add to these blocks: their pages that are absent.
     pub dense_absent_bytes: u64,
-    /// Present bytes in blocks of which fewer pages are accessed.
+    /// Present bytes in blocks with fewer accessed pages.
     pub sparse_bytes: u64,
     /// The accessed part of these.
     pub sparse_touched_bytes: u64,

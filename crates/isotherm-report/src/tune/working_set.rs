@@ -32,7 +32,7 @@ pub struct WorkingSet {
     pub resident_max_bytes: Option<u64>,
     /// Bytes that could not be observed at the end.
     pub unobservable_bytes: Option<u64>,
-    /// Bytes of which it is not known at the end whether they are in use.
+    /// Bytes whose use is not known at the end.
     pub unknown_bytes: Option<u64>,
     /// Bytes that were freed lazily at the end. They are not resident here, and need no swap.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct WorkingSet {
     pub anonymous_bytes: Option<u64>,
     /// The part of the resident bytes in other mappings of files. `None` for physical memory.
     pub file_bytes: Option<u64>,
-    /// Bytes that were idle from the first survey to the last, in blocks of 2 MiB of which no page was accessed: at
+    /// Bytes that were idle from the first survey to the last, in blocks of 2 MiB without an accessed page: at
     /// least so many. `None` without surveys.
     pub idle_throughout_bytes: Option<u64>,
     /// The windows, the shortest first: those of which at least one survey has all behind it.
@@ -64,14 +64,14 @@ pub struct Window {
     /// The largest value.
     pub peak_bytes: u64,
     /// The largest value of the bytes that may be in use: of an estimate, the upper bound; otherwise also those that
-    /// could not be observed, and those of which it is not known.
+    /// could not be observed, and those whose accesses are not known.
     pub peak_needed_bytes: u64,
     /// What was not accessed within it, at the end. `None` without surveys.
     pub idle: Option<Idle>,
 }
 
-/// Bytes that are known to be idle: without any that could not be observed or of which it is not known. Of an estimate,
-/// at least so many.
+/// Bytes that are known to be idle: without any that could not be observed or whose accesses are not known. Of an
+/// estimate, at least so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Idle {
     /// All of them.
@@ -240,7 +240,7 @@ impl Last {
         mappings.iter().for_each(|(of, _)| sums.add(of));
         let once = survey.total.filter(|_| selection.holds_all(survey));
         let sums = once.map_or(sums, |TotalSums { sums, .. }| sums);
-        // Pages of which nothing is known may be in these blocks.
+        // Unknown pages may be in these blocks.
         let idle_throughout = idle_throughout.saturating_sub(sums.unobservable).saturating_sub(sums.unknown);
         Self { covered, sums, idle_throughout, mappings: (!physical).then_some(mappings), ranges }
     }
@@ -261,7 +261,7 @@ impl Last {
         knows(&self.sums, KNOWN)
     }
 
-    /// The bytes that the panel has found to be idle, at least. Mappings of which it has few pages count as accessed.
+    /// The bytes that the panel has found to be idle, at least. Mappings with few pages in it count as accessed.
     fn idle_by(&self, panel: &PanelSnapshot, place: usize) -> Idle {
         let bytes = self.sums.present.saturating_sub(panel.total[place].high);
         let Some(mappings) = &self.mappings else { return Idle { bytes, ..Idle::default() } };

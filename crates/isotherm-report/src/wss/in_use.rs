@@ -160,7 +160,7 @@ impl InUse {
         (is_observed(panel, window) && is_figure(found, present)).then_some(found)
     }
 
-    /// The longest window, up to 5 s, of which it is known now what was accessed within it.
+    /// The longest window, up to 5 s, whose accesses are known now.
     pub fn latest(&self) -> Option<(Duration, Estimate)> {
         DEFAULTS.into_iter().find_map(|place| Some((WINDOWS[place], self.within(WINDOWS[place])?)))
     }

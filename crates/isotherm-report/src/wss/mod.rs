@@ -52,7 +52,7 @@ pub struct Amount {
     pub present_bytes: Option<u64>,
     /// Bytes that could not be observed. `None` if the recording does not tell.
     pub unobservable_bytes: Option<u64>,
-    /// Bytes of which it is not known whether they were accessed. `bytes` counts them in the same share as the rest.
+    /// Bytes whose accesses are not known. `bytes` counts them in the same share as the rest.
     /// `None` without surveys.
     pub unknown_bytes: Option<u64>,
     /// The lower end of the band in which `bytes` lies with a probability of 95 %. `None` if a survey tells it.

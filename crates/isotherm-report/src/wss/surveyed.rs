@@ -13,7 +13,7 @@ use crate::ReportError;
 use crate::source::{Accumulator, Seen, Selection};
 use crate::surveys::{Reach, selected};
 
-/// What surveys and the panel say of a selection, of which the working set of any window follows.
+/// What surveys and the panel say of a selection. The working set of any window follows from it.
 #[derive(Debug, Default)]
 pub(crate) struct Surveyed {
     selection: Selection,

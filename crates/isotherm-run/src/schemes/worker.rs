@@ -190,7 +190,7 @@ struct Worker {
     faults: MajorFaults,
     /// The refusal of each target that was reported last.
     refused: HashMap<TargetId, String>,
-    /// The schemes of which it was reported that there is no swap for the memory that they would free.
+    /// The schemes for which the lack of swap was reported.
     unswapped: HashSet<Arc<str>>,
     /// For each scheme, its last application that acted on something since the last activity was reported.
     acting: HashMap<Arc<str>, Application>,
@@ -252,8 +252,8 @@ impl Worker {
         }
     }
 
-    /// The CPU time of this thread that actions took so far. Quotas bound it, and the budget does not. What filters take
-    /// is a part of the budget.
+    /// The CPU time of this thread that actions took so far. Quotas bound it, and the budget does not. What filters
+    /// take is a part of the budget.
     fn action_cpu_time(&self) -> Duration {
         self.engine.actuator().cpu_time()
     }

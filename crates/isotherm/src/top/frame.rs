@@ -13,8 +13,8 @@ use super::shares::Shares;
 pub struct Strip {
     pub start: u64,
     pub end: u64,
-    /// The share of its samples that could be observed, the share that found it accessed, and the share of its memory
-    /// of which nothing is known, as in [`Share`].
+    /// The share of its samples that could be observed, the share that found it accessed, and the share of its unknown
+    /// memory, as in [`Share`].
     pub observed: f32,
     pub accessed: f32,
     pub unknown: f32,

@@ -18,8 +18,8 @@ const WALKS: usize = 5;
 /// Walks of less memory than this, in bytes, do not change the estimate: their fixed part outweighs the rest.
 const LEAST_MEASURED: u64 = 16 << 20;
 
-/// Up to this much memory, in bytes, the first walk is taken to be as slow as it is where it cannot be measured: 1.25 ms
-/// at most. To measure it would take longer than that.
+/// Up to this much memory, in bytes, the first walk is taken to be as slow as it is where it cannot be measured: 1.25
+/// ms at most. To measure it would take longer than that.
 const LITTLE: u64 = 64 << 20;
 
 /// How often memory is left out before the price is measured again.

@@ -45,7 +45,7 @@ impl Part {
     }
 }
 
-/// What memory is called of which nothing is known: in a run with samples, none was taken of it.
+/// The name of unknown memory. In a run with samples, it has none.
 pub fn unknown(sampled: bool) -> &'static str {
     if sampled { "no sample" } else { "not known" }
 }
