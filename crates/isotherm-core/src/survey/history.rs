@@ -166,8 +166,8 @@ impl PageHistory {
         self.time().saturating_sub(time)
     }
 
-    /// For how long the pages in `range` have been idle on the mean, at least: since the survey that has found the last
-    /// access. Only of pages of which it is known. `None` if it is known of none.
+    /// The mean idle time of the pages in `range` whose last access is known, at least: the time since the survey that
+    /// has found that access. `None` if there are none.
     pub(crate) fn mean_idle(&self, range: AddrRange) -> Option<Duration> {
         let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
         let exact = to.exact - from.exact;
