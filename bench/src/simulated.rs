@@ -81,6 +81,7 @@ pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> 
         samples: true,
         survey: Some(SurveyInterval::Auto),
         goal: Some(IntervalsGoal::default()),
+        longest_aggregation: None,
     });
     let rng = Pcg64Mcg::seed_from_u64(seed);
     let mut monitor = Monitor::new(attributes, rng, memory, probe, Keep::default());

@@ -197,6 +197,7 @@ fn simulate(options: &Options, seed: u32, size: u64, hot: u64) -> Result<Line> {
         samples: true,
         survey: has_survey.then_some(SurveyInterval::Auto),
         goal: has_survey.then(IntervalsGoal::default),
+        longest_aggregation: None,
     });
     let rng = Pcg64Mcg::seed_from_u64(u64::from(seed) + 1);
     let mut monitor = Monitor::new(attributes, rng, memory.clone(), memory, Last::default());

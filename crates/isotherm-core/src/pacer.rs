@@ -26,6 +26,9 @@ pub struct PaceOptions {
     pub survey: Option<SurveyInterval>,
     /// How the sampling interval follows from what is observed. `None` if it is fixed.
     pub goal: Option<IntervalsGoal>,
+    /// If the sampling interval is fixed, the length that an aggregation may have for the sake of the budget. `None` if
+    /// the aggregation interval is fixed, too.
+    pub longest_aggregation: Option<Duration>,
 }
 
 /// The time from a survey to the next.
@@ -70,11 +73,17 @@ const FEW: u32 = 3;
 /// Aggregations are this many times as long as the least number of rounds with samples asks for.
 const SPARE: f64 = 1.1;
 
+/// An aggregation interval that would change by less than this share stays as it is.
+const LEAST_STRETCH: f64 = 0.25;
+
 /// Shares a budget between surveys, samples and the rest.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     controller: Controller,
     tuner: Option<IntervalTuner>,
+    /// The shortest and the longest aggregation interval, if the sampling interval is fixed. The shortest is that of the
+    /// first aggregation.
+    stretch: Option<(Option<Duration>, Duration)>,
     bounds_samples: bool,
     has_budget: bool,
     /// The share of one CPU that all may take.
@@ -106,6 +115,7 @@ impl Pacer {
         Self {
             controller: if options.bounds_samples { controller } else { controller.with_all_samples() },
             tuner: options.goal.filter(|_| options.samples).map(IntervalTuner::new),
+            stretch: options.longest_aggregation.filter(|_| options.samples).map(|longest| (None, longest)),
             bounds_samples: options.bounds_samples,
             has_budget: options.has_budget,
             cpu: options.budget.cpu,
@@ -185,12 +195,33 @@ impl Pacer {
         let affordable = self.controller.least_sampling(sampling).mul_f64(SPARE) / (attributes.samples() / FEW).max(1);
         // Each snapshot is work for the threads that help, whatever is in it.
         let snapshots = sampling.mul_f64(self.controller.other() / (self.cpu * OTHERS));
-        self.tuner.as_mut()?.aggregated(snapshot, attributes, affordable.max(snapshots))
+        match &mut self.tuner {
+            Some(tuner) => tuner.aggregated(snapshot, attributes, affordable.max(snapshots)),
+            None => self.stretched(attributes),
+        }
     }
 
-    /// Leaves the sampling interval as it is from now on.
+    /// The attributes with aggregations so long that the budget suffices for a few rounds with samples in each, and for
+    /// what each snapshot costs. The sampling interval stays as it is, so that access rates keep their meaning.
+    fn stretched(&mut self, attributes: Attributes) -> Option<Attributes> {
+        let (first, longest) = self.stretch.as_mut()?;
+        let (longest, now) = (*longest, attributes.aggregation());
+        let shortest = *first.get_or_insert(now);
+        let sampling = attributes.sampling();
+        let rounds = self.controller.least_sampling(sampling).mul_f64(SPARE) * FEW;
+        let snapshots = now.mul_f64(self.controller.other() / (self.cpu * OTHERS));
+        let wanted = rounds.max(snapshots).min(longest).max(shortest);
+        let change = wanted.as_secs_f64() / now.as_secs_f64() - 1.0;
+        if change.abs() < LEAST_STRETCH {
+            return None;
+        }
+        let samples = wanted.as_nanos().div_ceil(sampling.as_nanos().max(1)) as u32;
+        attributes.with_intervals(sampling, sampling * samples).ok()
+    }
+
+    /// Leaves the intervals as they are from now on.
     pub fn keep_intervals(&mut self) {
-        self.tuner = None;
+        (self.tuner, self.stretch) = (None, None);
     }
 
     /// Whether the budget is reported.

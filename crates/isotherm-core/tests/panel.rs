@@ -350,6 +350,7 @@ fn watch_with(world: &World, length: Duration, samples: bool, survey: SurveyInte
         samples,
         survey: Some(survey),
         goal: None,
+        longest_aggregation: None,
     };
     let mut pacer = Pacer::new(options);
     let attributes = Attributes::default();

@@ -175,6 +175,7 @@ fn the_first_survey_has_short_parts_where_its_price_is_not_known() {
             samples: false,
             survey: Some(SurveyInterval::Auto),
             goal: None,
+            longest_aggregation: None,
         });
         let taken = survey(prices, true, |now, work, took| {
             pacer.stepped(now, work, took);

@@ -197,19 +197,21 @@ impl Prepared {
                 let look = if survey.is_some() { probe.look.take() } else { None };
                 let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
                 let schemes = schemes.transpose()?.map(Box::new);
-                let of_schemes = schemes.as_ref().map_or(Some(Duration::MAX), |schemes| schemes.longest_aggregation());
-                let tunes = bounds_samples
+                let compares_rates = schemes.as_ref().is_some_and(|schemes| schemes.longest_aggregation().is_none());
+                let in_time = schemes.as_ref().map_or(Duration::MAX, |schemes| schemes.longest_in_time());
+                let adapts = bounds_samples
                     && attributes.sampling.is_none()
                     && attributes.aggregation.is_none()
                     && granularity == Granularity::Page
                     && probe.can_tune()
-                    && intervals != IntervalsChoice::Fixed
-                    && of_schemes.is_some();
+                    && intervals != IntervalsChoice::Fixed;
+                // A scheme that compares access rates needs the sampling interval that it was written for.
+                let tunes = adapts && !compares_rates;
                 let most = match intervals {
                     IntervalsChoice::Within(most) => most,
                     IntervalsChoice::Auto | IntervalsChoice::Fixed => Duration::MAX,
                 };
-                let most = most.min(of_schemes.unwrap_or(Duration::MAX));
+                let most = most.min(in_time);
                 let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
                 if intervals_goal.is_some() && !tunes {
                     return Err(ConfigError::GoalOfFixedIntervals.into());
@@ -219,7 +221,18 @@ impl Prepared {
                     IntervalsGoal { most_aggregation: most_aggregation.min(goal.most_aggregation), ..goal }
                 });
                 let has_budget = probe.is_paced() && (bounds_samples || !sampling);
-                let pace = PaceOptions { budget, start, has_budget, bounds_samples, samples: sampling, survey, goal };
+                let longest_aggregation = (adapts && !tunes).then_some(most_aggregation);
+                let samples = sampling;
+                let pace = PaceOptions {
+                    budget,
+                    start,
+                    has_budget,
+                    bounds_samples,
+                    samples,
+                    survey,
+                    goal,
+                    longest_aggregation,
+                };
                 let follows = survey.is_some() && !targets.is_physical();
                 let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
                 let attributes = AttributeOptions { update, ..attributes };

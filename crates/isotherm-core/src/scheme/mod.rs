@@ -112,16 +112,19 @@ impl Scheme {
         }
     }
 
-    /// The longest aggregation interval with which the scheme still acts in time: a second, or less if its times are
-    /// short. `None` if it compares access rates, which are about the sampling interval that it was written for.
+    /// The longest aggregation interval with which the scheme still acts in time, if the sampling interval changes with
+    /// it. `None` if the scheme compares access rates, which are about the sampling interval that it was written for.
     pub fn longest_aggregation(&self) -> Option<Duration> {
-        if self.condition.compares_rates() {
-            return None;
-        }
+        (!self.condition.compares_rates()).then(|| self.longest_in_time())
+    }
+
+    /// The longest aggregation interval with which the scheme still acts in time: a second, or less if its times are
+    /// short.
+    pub fn longest_in_time(&self) -> Duration {
         let age = self.condition.age;
         let ages = [age.min(), age.max()].into_iter().filter(|age| !age.is_zero()).map(|age| age / AGE_PARTS);
         let others = self.apply_interval.into_iter().chain([self.quota.period(), MOST_AGGREGATION]);
-        ages.chain(others).min()
+        ages.chain(others).min().unwrap_or(MOST_AGGREGATION)
     }
 
     /// The kinds of pages that the filters need.

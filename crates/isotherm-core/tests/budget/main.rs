@@ -97,6 +97,20 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(200) })]
 
     #[test]
+    fn where_the_sampling_interval_is_fixed_longer_aggregations_keep_the_budget(
+        costs in costs((1.0, 1.0)), blocks in blocks()
+    ) {
+        let costs = Costs { round: costs.round.min(2e-3), ..costs };
+        let mut world = World::with_fixed_sampling(costs, blocks, 0.01, Duration::from_secs(1));
+        world.run(60.0);
+        let (begin, cpu, dearest) = worst_window(&world.spent);
+        prop_assert!((cpu - dearest) / WINDOW <= 0.011, "{:.4} from {begin:.1} s on", (cpu - dearest) / WINDOW);
+        let (first, now) = (Attributes::default(), world.attributes());
+        prop_assert_eq!(now.sampling(), first.sampling());
+        prop_assert!(now.aggregation() >= first.aggregation() && now.aggregation() <= Duration::from_secs(1));
+    }
+
+    #[test]
     fn ten_seconds_cost_no_more_than_the_budget(
         costs in costs((1.0, 1.0)), blocks in blocks(), budget in budgets(), helpers in 0.0..0.3
     ) {
@@ -269,6 +283,7 @@ fn pacer(cpu: f64) -> Pacer {
         samples: true,
         survey: Some(SurveyInterval::Auto),
         goal: None,
+        longest_aggregation: None,
     })
 }
 

@@ -109,6 +109,21 @@ const SHORTLY: Duration = Duration::from_millis(50);
 impl World {
     /// A run that begins, with the default attributes and this budget.
     pub fn new(costs: Costs, blocks: u64, cpu: f64, seed: u64) -> Self {
+        Self::adapting(costs, blocks, cpu, seed, (Some(IntervalsGoal::default()), None))
+    }
+
+    /// The same with a fixed sampling interval. Aggregations may have this length.
+    pub fn with_fixed_sampling(costs: Costs, blocks: u64, cpu: f64, longest: Duration) -> Self {
+        Self::adapting(costs, blocks, cpu, 1, (None, Some(longest)))
+    }
+
+    fn adapting(
+        costs: Costs,
+        blocks: u64,
+        cpu: f64,
+        seed: u64,
+        (goal, longest_aggregation): (Option<IntervalsGoal>, Option<Duration>),
+    ) -> Self {
         let pacer = Pacer::new(PaceOptions {
             budget: Budget { cpu, ..Budget::default() },
             start: Start::default(),
@@ -116,7 +131,8 @@ impl World {
             has_budget: true,
             samples: true,
             survey: Some(SurveyInterval::Auto),
-            goal: Some(IntervalsGoal::default()),
+            goal,
+            longest_aggregation,
         });
         let attributes = Attributes::default();
         Self {
@@ -141,6 +157,11 @@ impl World {
             surveys: Vec::new(),
             left: 0,
         }
+    }
+
+    /// The attributes in force.
+    pub const fn attributes(&self) -> Attributes {
+        self.attributes
     }
 
     /// Goes on until this many seconds after the start.

@@ -77,6 +77,11 @@ impl PreparedSchemes {
         longest_aggregation(&self.engine)
     }
 
+    /// The longest aggregation interval with which all schemes act in time, whatever the sampling interval is.
+    pub(crate) fn longest_in_time(&self) -> Duration {
+        self.engine.schemes().map(Scheme::longest_in_time).fold(Duration::MAX, Duration::min)
+    }
+
     /// The files that the schemes read while they run.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let goals = self.engine.schemes().flat_map(|scheme| scheme.quota.goals());
