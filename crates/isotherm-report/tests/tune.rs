@@ -6,7 +6,7 @@ mod made;
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
-use isotherm_report::tune::{AnonymousMemory, Cgroup, Surroundings, Swap, Topic, Tune};
+use isotherm_report::tune::{AnonymousMemory, Cgroup, Limit, Surroundings, Swap, Topic, Tune};
 use isotherm_report::{Format, Kind, Options, Selection, Terminal, write};
 use made::{MIB, Made, surveyed};
 use serde_json::Value;
@@ -177,7 +177,11 @@ fn the_json_matches_its_schema() {
         serde_json::from_slice(&out).unwrap()
     };
     let blind = Made { surveys: vec![], ..old(45) };
-    for value in [json(&tune(&old(45), &machine())), json(&alone(&old(8))), json(&alone(&blind))] {
+    let mut limited = machine();
+    let limit = Limit { path: "/system.slice".into(), bytes: 1 << 30 };
+    limited.cgroup = limited.cgroup.map(|cgroup| Cgroup { lowest_limit: Some(limit), ..cgroup });
+    let old_on = |machine: &Surroundings| json(&tune(&old(45), machine));
+    for value in [old_on(&machine()), old_on(&limited), json(&alone(&old(8))), json(&alone(&blind))] {
         let errors: Vec<String> =
             validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
         assert!(errors.is_empty(), "{errors:#?}");
