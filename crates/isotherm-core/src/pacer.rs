@@ -81,8 +81,8 @@ const LEAST_STRETCH: f64 = 0.25;
 pub struct Pacer {
     controller: Controller,
     tuner: Option<IntervalTuner>,
-    /// The shortest and the longest aggregation interval, if the sampling interval is fixed. The shortest is that of the
-    /// first aggregation.
+    /// The shortest and the longest aggregation interval, if the sampling interval is fixed. The shortest is that of
+    /// the first aggregation.
     stretch: Option<(Option<Duration>, Duration)>,
     bounds_samples: bool,
     has_budget: bool,
