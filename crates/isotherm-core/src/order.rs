@@ -17,7 +17,7 @@ pub(crate) fn first_place(target: TargetId) -> u64 {
     }
 }
 
-/// The place of number 0 of a file, the same whoever maps it.
+/// The place of number 0 of a file. It is the same in all targets that map the file.
 pub(crate) fn file_place(FileId { device: (major, minor), inode }: FileId) -> u64 {
     mix(inode, ((u64::from(major) << 32 | u64::from(minor)) << 3) | 4)
 }

@@ -25,7 +25,7 @@ pub(crate) enum Resisted {
 }
 
 /// The memory that actions did not free.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Backoff {
     mapped: Failures,
     unmapped: Failures,
@@ -38,11 +38,9 @@ struct Failures {
     last: ActionHistory,
 }
 
-impl Default for Backoff {
+impl Default for Failures {
     fn default() -> Self {
-        let history = || ActionHistory::of_at_most(MOST);
-        let failures = || Failures { first: history(), last: history() };
-        Self { mapped: failures(), unmapped: failures() }
+        Self { first: ActionHistory::of_at_most(MOST), last: ActionHistory::of_at_most(MOST) }
     }
 }
 
@@ -63,10 +61,8 @@ impl Backoff {
 
     /// Forgets the failures in `range`, because the range has changed.
     pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
-        for Failures { first, last } in [&mut self.mapped, &mut self.unmapped] {
-            first.forget(target, range);
-            last.forget(target, range);
-        }
+        self.mapped.forget(target, range);
+        self.unmapped.forget(target, range);
     }
 
     /// Calls `each` with the parts of `range` that may be tried at the time `now`, and with whether a part was only
@@ -95,23 +91,15 @@ impl Backoff {
 
     /// Drops what has no effect any more.
     pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
-        for Failures { first, last } in [&mut self.mapped, &mut self.unmapped] {
-            first.tidy(now, Duration::ZERO, &lives);
-            last.tidy(now, now.saturating_sub(LONGEST), &lives);
-        }
+        self.mapped.tidy(now, &lives);
+        self.unmapped.tidy(now, &lives);
     }
 }
 
 /// What the filters of a scheme have rejected. Memory that stays as it is counts once, however often it is rejected,
 /// and its pages are inspected again after twice the time, each time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Rejections(Failures);
-
-impl Default for Rejections {
-    fn default() -> Self {
-        Self(Failures { first: ActionHistory::of_at_most(MOST), last: ActionHistory::of_at_most(MOST) })
-    }
-}
 
 /// What is known of memory that a filter may reject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +125,7 @@ impl Rejections {
 
     /// Forgets what was rejected of `range`, because it has changed.
     pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
-        self.0.first.forget(target, range);
-        self.0.last.forget(target, range);
+        self.0.forget(target, range);
     }
 
     /// Calls `each` with the parts of `range`, which was accessed last at the time `accessed`, and what is known of
@@ -163,12 +150,21 @@ impl Rejections {
 
     /// Drops what has no effect any more.
     pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
-        self.0.first.tidy(now, Duration::ZERO, &lives);
-        self.0.last.tidy(now, now.saturating_sub(LONGEST), &lives);
+        self.0.tidy(now, &lives);
     }
 }
 
 impl Failures {
+    fn forget(&mut self, target: TargetId, range: AddrRange) {
+        self.first.forget(target, range);
+        self.last.forget(target, range);
+    }
+
+    fn tidy(&mut self, now: Duration, lives: &impl Fn(TargetId) -> bool) {
+        self.first.tidy(now, Duration::ZERO, lives);
+        self.last.tidy(now, now.saturating_sub(LONGEST), lives);
+    }
+
     /// Cuts `range` where the times of failures change, and calls `each` with the parts and the times of the first and
     /// the last failure.
     fn pieces(&self, target: TargetId, range: AddrRange, mut each: impl FnMut(AddrRange, Option<[Duration; 2]>)) {

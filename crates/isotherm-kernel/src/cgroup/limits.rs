@@ -23,7 +23,7 @@ pub struct MemoryLimits {
     pub lowest: Option<(String, u64)>,
 }
 
-/// A limit of version 1 from here on is none: the kernel tells the largest number of pages.
+/// The least limit of version 1 that means no limit. The kernel shows the largest number of whole pages.
 const NO_LIMIT: u64 = 1 << 62;
 
 /// The memory and the limits of the cgroup at `path`. `None` if the hierarchy is not mounted, or the cgroup was

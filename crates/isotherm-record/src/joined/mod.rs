@@ -39,7 +39,7 @@ impl Joined {
     /// how long each is.
     ///
     /// # Errors
-    /// If there is none, or figures of them together would be wrong.
+    /// If `recordings` is empty, or if sums over the recordings would be wrong.
     pub fn new(mut recordings: Vec<Recording>) -> Result<Self, JoinError> {
         recordings.sort_by_key(|recording| recording.header().started_unix_ns);
         let (first, others) = recordings.split_first().ok_or(JoinError::Nothing)?;

@@ -60,7 +60,7 @@ pub struct Cgroup {
     pub high_bytes: Option<u64>,
     /// Its `memory.max`, or `memory.limit_in_bytes` in version 1. `None` if there is no such limit.
     pub max_bytes: Option<u64>,
-    /// The lowest such limit of it and of the cgroups above it. `None` if there is none.
+    /// The lowest limit of the cgroup and its ancestors. `None` if none of them has a limit.
     pub lowest_limit: Option<Limit>,
     /// The number of processes in it and below it that are not targets. `None` if they cannot be counted.
     pub other_processes: Option<u64>,
