@@ -155,15 +155,21 @@ fn memory_that_is_mapped_at_several_addresses_counts_once_and_was_touched_if_it_
     read();
     let by_use = views.clone();
     views.sort_unstable();
+    let mib = |bytes: u64| (bytes + (512 << 10)) >> 20;
     for touched in [0, 1, 2] {
-        writeln!(child.stdin.as_mut().unwrap(), "{touched}").unwrap();
-        lines.next().unwrap().unwrap();
-        let found = read();
-        let of = |addr| found.iter().find(|mapping| mapping.range.contains(addr)).unwrap();
-        let mib = |bytes: u64| (bytes + (512 << 10)) >> 20;
-        let counted = [views[0], views[1], views[2]].map(|addr| (mib(of(addr).present), mib(of(addr).mapped_again)));
-        assert_eq!(counted, [(32, 0), (0, 32), (0, 32)]);
-        assert_eq!(mib(of(views[0]).accessed), 16, "through {:#x} of {views:x?}", by_use[touched]);
+        // If the kernel takes the accessed bits of a page at that moment (reclaim, DAMON on physical memory), it marks
+        // the page as accessed in each of its mappings. It never marks a page that was not accessed.
+        let accessed = (0..4).map(|_| {
+            writeln!(child.stdin.as_mut().unwrap(), "{touched}").unwrap();
+            lines.next().unwrap().unwrap();
+            let found = read();
+            let of = |addr| found.iter().find(|mapping| mapping.range.contains(addr)).unwrap();
+            let counted =
+                [views[0], views[1], views[2]].map(|addr| (mib(of(addr).present), mib(of(addr).mapped_again)));
+            assert_eq!(counted, [(32, 0), (0, 32), (0, 32)]);
+            mib(of(views[0]).accessed)
+        });
+        assert_eq!(accessed.min(), Some(16), "through {:#x} of {views:x?}", by_use[touched]);
     }
     drop(child.stdin.take());
     child.wait().unwrap();
