@@ -87,7 +87,8 @@ pub use time_namespace::{ClockOffsets, monotonic};
 pub use unix_sockets::{listening_names, peer_user};
 pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{
-    AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, resident, system_memory, transparent_huge_pages,
+    AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, page_faults, resident, system_memory,
+    transparent_huge_pages,
 };
 pub use user::User;
 pub use wait::{Rest, Stop, Waiter, Woken};

@@ -83,6 +83,15 @@ pub fn major_faults(root: &Path, pid: u32) -> ProcResult<u64> {
     Ok(Stat::from_file(root.join(format!("proc/{pid}/stat")))?.majflt)
 }
 
+/// How many page faults process `pid` has had since it started, minor and major ones: as [`major_faults`].
+///
+/// # Errors
+/// Fails if the process has ended or the file may not be read.
+pub fn page_faults(root: &Path, pid: u32) -> ProcResult<u64> {
+    let stat = Stat::from_file(root.join(format!("proc/{pid}/stat")))?;
+    Ok(stat.minflt + stat.majflt)
+}
+
 /// The bytes of a process that are in memory, from `/proc/PID/statm` below `root`: cheap, and not exact.
 ///
 /// # Errors
@@ -192,17 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn major_faults_are_read_below_the_root() {
+    fn page_faults_are_read_below_the_root() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
         let own = std::fs::read_to_string("/proc/self/stat").unwrap();
         let (name, fields) = own.rsplit_once(") ").unwrap();
-        // The fields after the name are those from the third on; the twelfth is the number of major faults.
+        // The fields after the name are those from the third on; the tenth and the twelfth are the numbers of faults.
         let mut fields: Vec<&str> = fields.split(' ').collect();
-        fields[9] = "1234";
+        (fields[7], fields[9]) = ("100", "1234");
         std::fs::write(root.path().join("proc/7/stat"), format!("{name}) {}", fields.join(" "))).unwrap();
         assert_eq!(major_faults(root.path(), 7).unwrap(), 1234);
+        assert_eq!(page_faults(root.path(), 7).unwrap(), 1334);
         major_faults(root.path(), 8).unwrap_err();
+        page_faults(root.path(), 8).unwrap_err();
     }
 
     #[test]

@@ -37,7 +37,8 @@ pub enum SharedMemory {
 /// What observing shared memory may cost a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharedLimits {
-    /// The longest time for which page faults of a process may wait.
+    /// The longest time for which page faults of a process may wait. Twice that, if its page faults are so rare that
+    /// at most one clear in twenty meets one.
     pub longest_hold: Duration,
     /// For how long page faults of all processes that map the same memory may wait in one survey, one process after the
     /// other. If they would wait for longer, the others have their turn in the next survey.

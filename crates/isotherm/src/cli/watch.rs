@@ -122,7 +122,8 @@ pub struct SharedOption {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub shared: SharedChoice,
     /// With --shared auto: the longest time for which page faults of a process may wait while its shared and locked
-    /// memory is observed. 10 ms suffice for a process of 500 MiB to 1.2 GiB, depending on the machine
+    /// memory is observed. 10 ms suffice for a process of 500 MiB to 1.2 GiB, depending on the machine. A process whose
+    /// page faults are so rare that hardly any would wait may be held for twice as long
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
     pub shared_hold: Duration,
 }

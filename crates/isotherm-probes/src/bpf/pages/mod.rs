@@ -5,6 +5,7 @@ mod block_frames;
 mod clear;
 mod clear_shared;
 mod done;
+mod faults;
 mod folios;
 mod frames;
 mod groups;

@@ -9,6 +9,7 @@ use isotherm_core::survey::{BlockPages, PageBits};
 use isotherm_core::{PAGE_SIZE, TargetId};
 use isotherm_kernel::clear_refs::Refs;
 
+use super::faults::Faults;
 use super::hold_rate::HoldRate;
 use super::shared_sums::Sums;
 use super::sharing::Sharing;
@@ -35,6 +36,8 @@ struct Known {
     name: Arc<str>,
     /// How long its page faults wait for a clear, as it was estimated last.
     hold: Duration,
+    /// Its page faults, if they would wait for longer than most may.
+    faults: Faults,
     /// The number of the last survey that cleared the target.
     cleared: u64,
     /// When the target may be cleared again.
@@ -245,14 +248,19 @@ impl SharedPages {
             return;
         }
         known.sums.add(Sums::of(target, &known.blocks, |sharing| sharing.shared, blocks));
-        let sums = known.sums.clone();
-        let costs = match self.way(&sums) {
+        let longest_hold = self.limits.longest_hold;
+        let (sums, longest) = (known.sums.clone(), known.longest_hold(longest_hold));
+        let costs = match self.way(&sums, longest) {
             Some(Plan { hold, bits, .. }) => {
                 Costs { hold, bits: self.set_again(bits), all_bits: self.set_again(sums.accessed) }
             }
             None => Costs { all_bits: self.set_again(sums.accessed), ..Costs::default() },
         };
-        self.targets.entry(target.id).or_default().costs = costs;
+        let known = self.targets.entry(target.id).or_default();
+        known.costs = costs;
+        if costs.hold > longest_hold {
+            known.faults.count(target.id);
+        }
     }
 
     /// What clearing the target would cost, as it was read last. `None` if it has no shared pages that are worth it.
@@ -273,7 +281,7 @@ impl SharedPages {
 
     /// Which pages `/proc/PID/clear_refs` has to clear to clear the shared ones. If all of them take too long, those of
     /// one kind. `None` if it is not worth it.
-    fn way(&self, sums: &Sums) -> Option<Plan> {
+    fn way(&self, sums: &Sums, longest_hold: Duration) -> Option<Plan> {
         let plan = |refs, entries: u64, bits, left| {
             let walked = entries * PAGE_SIZE;
             let (mappings, hold) = (sums.mappings, self.hold_rate.seconds(walked, sums.mappings));
@@ -286,7 +294,7 @@ impl SharedPages {
         match (sums.private_shared > 0 && is_much, sums.file_shared > 0) {
             (true, true) => {
                 let all = plan(Refs::All, sums.entries, sums.accessed, 0);
-                let fits = |plan: &Plan| self.mode != SharedMemory::Auto || plan.hold <= self.limits.longest_hold;
+                let fits = |plan: &Plan| self.mode != SharedMemory::Auto || plan.hold <= longest_hold;
                 let mut plans = [all, private(), files()];
                 plans.sort_by_key(|plan| plan.left);
                 Some(plans.into_iter().find(fits).unwrap_or(all))
@@ -302,7 +310,7 @@ impl SharedPages {
     pub(super) fn waits_too_long(&mut self, target: TargetId) -> bool {
         let Some(known) = self.targets.get(&target).filter(|_| self.mode == SharedMemory::Auto) else { return false };
         let (hold, left) = (known.costs.hold, LeftOut::of(&known.sums));
-        if known.aged == self.survey || hold <= self.limits.longest_hold {
+        if known.aged == self.survey || hold <= known.longest_hold(self.limits.longest_hold) {
             return false;
         }
         self.leave_out_for(target, left, hold);
@@ -313,7 +321,8 @@ impl SharedPages {
     /// survey has read of it.
     pub(super) fn walks_files_only(&self, target: TargetId) -> bool {
         let known = self.targets.get(&target);
-        known.and_then(|known| self.way(&known.sums)).is_some_and(|plan| plan.refs == Refs::Mapped)
+        let longest = |known: &Known| known.longest_hold(self.limits.longest_hold);
+        known.and_then(|known| self.way(&known.sums, longest(known))).is_some_and(|plan| plan.refs == Refs::Mapped)
     }
 
     /// Leaves these bytes out because page faults would wait for so long.
@@ -333,8 +342,8 @@ impl SharedPages {
         let Some(known) = self.targets.get(&target.id) else { return Decision::Wait };
         let was_aged = known.aged == self.survey;
         let sums = Sums::of(target, &known.blocks, |sharing| sharing.rest(was_aged), blocks);
-        let left = LeftOut::of(&sums);
-        let Some(plan) = self.way(&sums) else {
+        let (left, longest_hold) = (LeftOut::of(&sums), known.longest_hold(self.limits.longest_hold));
+        let Some(plan) = self.way(&sums, longest_hold) else {
             return self.leave_out(target.id, left, SharedReason::SmallPart);
         };
         let hold = plan.hold;
@@ -345,7 +354,7 @@ impl SharedPages {
             SharedMemory::Never => return self.leave_out(target.id, left, SharedReason::Never),
             SharedMemory::Auto => {}
         }
-        if hold > self.limits.longest_hold {
+        if hold > longest_hold {
             return self.leave_out_for(target.id, left, hold);
         }
         if plan.left > 0 {
@@ -416,6 +425,12 @@ impl Known {
         self.blocks.values().any(|block| !block.shared.is_empty())
     }
 
+    /// The longest time for which its page faults may wait, if it is `usual` for those of others.
+    fn longest_hold(&self, usual: Duration) -> Duration {
+        let twice = usual * 2;
+        if self.faults.are_rare(twice) { twice } else { usual }
+    }
+
     /// Forgets which pages no other process maps.
     fn doubt(&mut self) {
         self.blocks.values_mut().for_each(|block| block.exclusive = PageBits::NONE);
@@ -453,6 +468,24 @@ mod tests {
         shared.keep(|id| *id == old);
         shared.begin([old].into_iter());
         assert_eq!(shared.known(old, 0), PageBits::NONE);
+    }
+
+    #[test]
+    fn a_process_with_hardly_any_page_faults_may_wait_for_twice_as_long() {
+        let target = TargetId::process(1, Duration::ZERO);
+        let mut shared = SharedPages { survey: 1, ..SharedPages::default() };
+        let (twice, began) = (shared.limits.longest_hold * 2, Instant::now());
+        let mut waits_too_long = |faults, hold| {
+            let mut known = Known::default();
+            (known.costs.hold, known.hold) = (hold, hold);
+            known.faults.counted(began, 0);
+            known.faults.counted(began + Duration::from_secs(2), faults);
+            shared.targets.insert(target, known);
+            shared.waits_too_long(target)
+        };
+        assert!(!waits_too_long(2, twice));
+        assert!(waits_too_long(2, twice + Duration::from_nanos(1)));
+        assert!(waits_too_long(1000, twice) && !waits_too_long(1000, twice / 2));
     }
 
     #[test]
