@@ -10,10 +10,11 @@ use rand::{Rng, RngExt};
 use crate::adjust::{self, Splits};
 use crate::pieces::uncovered;
 use crate::region::MergeLimits;
-use crate::survey::{BLOCK_SIZE, BlockPages, PageHistory, PageSums};
+use crate::survey::{BlockPages, PageHistory, PageSums};
+use crate::views::large_views;
 use crate::{
     AddrRange, Attributes, Granularity, Layout, Mapping, PAGE_SIZE, Region, RegionPages, SecondView, TargetId,
-    TargetSpace, areas, second_views,
+    TargetSpace, areas,
 };
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
@@ -338,13 +339,8 @@ fn ages(attributes: &Attributes) -> Duration {
 
 /// Leaves out of `ranges` where `mappings` map again what they map at a lower address, the largest first, so that there
 /// are at most `most` ranges. Returns these views, in the order of [`SecondView::first`].
-///
-/// A private mapping that can be written has copies of its own. Small views are left in: they would only make borders
-/// of regions, and programs and libraries have many of a page.
 fn leave_out_views(mappings: &[Mapping], ranges: &mut Vec<AddrRange>, most: usize) -> Vec<SecondView> {
-    let is_shared = |mapping: &&Mapping| mapping.permissions.shared || !mapping.permissions.write;
-    let mut views = second_views(mappings.iter().filter(is_shared));
-    views.retain(|view| view.range.size() >= BLOCK_SIZE);
+    let mut views = large_views(mappings);
     views.sort_by_key(|view| Reverse(view.range.size()));
     views.truncate(most.saturating_sub(ranges.len()));
     views.sort_unstable();
@@ -375,6 +371,7 @@ fn all_areas(spaces: &[TargetSpace], layout: Option<Layout>, most: usize) -> Vec
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use super::*;
+    use crate::survey::BLOCK_SIZE;
     use crate::survey::PageBits;
     use crate::{FileId, MappedFile, Observation, Permissions};
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::survey::BLOCK_SIZE;
 use crate::{AddrRange, FileId, Mapping};
 
 /// A range of addresses where a process maps a part of a file that it maps at a lower address, too.
@@ -54,6 +55,77 @@ pub fn second_views<'a>(mappings: impl IntoIterator<Item = &'a Mapping>) -> Vec<
         }
     }
     views
+}
+
+/// The addresses of each page of a process that it maps several times.
+#[derive(Debug, Default)]
+pub(crate) struct OtherViews {
+    /// The second views of one block or more, by their addresses.
+    by_addr: Vec<SecondView>,
+    /// The same, by the addresses that were mapped first.
+    by_first: Vec<SecondView>,
+    /// The size of the longest one, in bytes.
+    longest: u64,
+}
+
+impl OtherViews {
+    /// Of `mappings`, which are in the order of addresses.
+    pub(crate) fn of(mappings: &[Mapping]) -> Self {
+        let by_addr = large_views(mappings);
+        let mut by_first = by_addr.clone();
+        by_first.sort_by_key(|view| view.first);
+        let longest = longest(&by_addr);
+        Self { by_addr, by_first, longest }
+    }
+
+    /// Whether what is at this address is mapped at a lower one, too.
+    pub(crate) fn contains(&self, addr: u64) -> bool {
+        self.at(addr).is_some()
+    }
+
+    /// How many pages of a range are mapped at a lower address, too.
+    pub(crate) fn pages_in(&self, range: AddrRange) -> u64 {
+        let from = self.by_addr.partition_point(|view| view.range.end() <= range.start());
+        let within = self.by_addr[from..].iter().take_while(|view| view.range.start() < range.end());
+        within.filter_map(|view| view.range.intersection(range)).map(|part| part.pages()).sum()
+    }
+
+    /// The other addresses of the page at this one.
+    pub(crate) fn others(&self, addr: u64) -> impl Iterator<Item = u64> {
+        let first = self.at(addr).map_or(addr, |view| view.first + (addr - view.range.start()));
+        let second = views_from(&self.by_first, self.longest, first);
+        let all = std::iter::once(first).filter(|_| !self.by_addr.is_empty()).chain(second);
+        all.filter(move |other| *other != addr)
+    }
+
+    fn at(&self, addr: u64) -> Option<&SecondView> {
+        let index = self.by_addr.partition_point(|view| view.range.end() <= addr);
+        self.by_addr.get(index).filter(|view| view.range.contains(addr))
+    }
+}
+
+/// The second views of one block or more among `mappings`, which are in the order of addresses. Small ones count as
+/// memory of their own, because programs and libraries have many of a page, and so does a private mapping that can be
+/// written, because it has copies of its own.
+pub(crate) fn large_views(mappings: &[Mapping]) -> Vec<SecondView> {
+    let is_shared = |mapping: &&Mapping| mapping.permissions.shared || !mapping.permissions.write;
+    let mut views = second_views(mappings.iter().filter(is_shared));
+    views.retain(|view| view.range.size() >= BLOCK_SIZE);
+    views
+}
+
+/// The size of the longest view, in bytes.
+pub(crate) fn longest(views: &[SecondView]) -> u64 {
+    views.iter().map(|view| view.range.size()).max().unwrap_or_default()
+}
+
+/// The addresses in `views` of what is mapped at `first`, too. They are in the order of [`SecondView::first`], and at
+/// most as long as `longest`.
+pub(crate) fn views_from(views: &[SecondView], longest: u64, first: u64) -> impl Iterator<Item = u64> {
+    let from = views.partition_point(|view| view.first.saturating_add(longest) <= first);
+    let near = views[from..].iter().take_while(move |view| view.first <= first);
+    let offsets = near.map(move |view| (view, first - view.first));
+    offsets.filter(|(view, offset)| *offset < view.range.size()).map(|(view, offset)| view.range.start() + offset)
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use isotherm_core::survey::{
     BLOCK_PAGES, BLOCK_SIZE, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart, SurveySnapshot, WINDOWS,
 };
 use isotherm_core::{
-    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Budget, Layout, Mapping, Monitor, Next, Observation,
-    PAGE_SIZE, PaceOptions, Pacer, PageLook, PageProbe, PanelSnapshot, Sample, Sink, Snapshot, Start, SurveyInterval,
-    TargetId, TargetSpace,
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Budget, FileId, Layout, MappedFile, Mapping, Monitor,
+    Next, Observation, PAGE_SIZE, PaceOptions, Pacer, PageLook, PageProbe, PanelSnapshot, Permissions, Sample, Sink,
+    Snapshot, Start, SurveyInterval, TargetId, TargetSpace,
 };
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -50,6 +50,9 @@ struct World {
     huge: bool,
     /// Of so many pages, one is present.
     sparse: u64,
+    /// At how many other addresses the memory is mapped. It is used by the last of them, and no page of it can be
+    /// cleared alone.
+    again: u64,
     now: Rc<Cell<Duration>>,
     /// The CPU time that was taken, in nanoseconds.
     cpu: Arc<AtomicU64>,
@@ -59,6 +62,9 @@ struct World {
     noted: Rc<RefCell<HashMap<u64, PageBits>>>,
     clears: Rc<Cell<u64>>,
 }
+
+/// How far the addresses are apart at which a page is mapped.
+const DISTANCE: u64 = 1 << 44;
 
 /// A number from 0 to 1 that looks random.
 fn chance(page: u64) -> f64 {
@@ -82,6 +88,7 @@ impl World {
             scattered,
             huge: false,
             sparse: 1,
+            again: 0,
             now: Rc::default(),
             cpu: Arc::default(),
             cleared: Rc::default(),
@@ -216,12 +223,24 @@ fn page_of(addr: u64) -> PageBits {
 
 impl AddressSpace for World {
     fn read_targets(&mut self) -> Result<Vec<TargetSpace>, BoxError> {
-        let mappings = self.ranges.iter().copied().chain(self.reserved).map(Mapping::anonymous).collect();
+        let mapping = |range: AddrRange, view: u64| {
+            let distance = view * DISTANCE;
+            let file = Some(MappedFile { id: FileId::default(), shift: distance.wrapping_neg() });
+            let range = AddrRange::new(range.start() + distance, range.end() + distance).unwrap();
+            let permissions = Permissions { shared: true, ..Permissions::READ_WRITE };
+            if self.again > 0 {
+                Mapping { permissions, file, ..Mapping::anonymous(range) }
+            } else {
+                Mapping::anonymous(range)
+            }
+        };
+        let views = (0..=self.again).flat_map(|view| self.ranges.iter().map(move |range| mapping(*range, view)));
+        let mappings = views.chain(self.reserved.map(Mapping::anonymous)).collect();
         Ok(vec![TargetSpace { id: TargetId::process(self.pid, Duration::ZERO), layout: Layout::Process, mappings }])
     }
 
     fn resident(&mut self, _: TargetId) -> Option<u64> {
-        Some((self.filled_part() * (World::pages(self) * PAGE_SIZE) as f64) as u64)
+        Some((self.filled_part() * (World::pages(self) * (1 + self.again) * PAGE_SIZE) as f64) as u64)
     }
 }
 
@@ -261,16 +280,19 @@ impl PageProbe for World {
     fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError> {
         self.spend(150 * pages.len() as u64);
         looks.extend(pages.iter().map(|page| {
-            let present = self.is_present(page.addr);
-            PageLook { present, accessed: present && self.accessed(page.addr), huge: self.huge, frame: None }
+            let (view, addr) = (page.addr / DISTANCE, page.addr % DISTANCE);
+            let present = self.is_present(addr);
+            let accessed = present && view == self.again && self.accessed(addr);
+            PageLook { present, accessed, huge: self.huge, frame: None }
         }));
         Ok(())
     }
 
     fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError> {
         self.spend(5000 * pages.len() as u64);
-        pages.iter().for_each(|page| self.clear_noted(page.addr));
-        cleared.resize(pages.len(), true);
+        let is_alone = self.again == 0;
+        pages.iter().filter(|_| is_alone).for_each(|page| self.clear_noted(page.addr));
+        cleared.resize(pages.len(), is_alone);
         Ok(())
     }
 }
@@ -502,6 +524,28 @@ fn memory_that_is_spread_over_much_address_space_is_known() {
     let (found, _) = watch(&world, Duration::from_millis(2100), false);
     let [low, value, high] = last(&world, &found, 0);
     assert!((0.9..1.1).contains(&value) && low <= 1.0 && high >= 1.0, "{low} {value} {high}");
+}
+
+#[test]
+fn memory_that_a_process_maps_three_times_counts_once_and_is_used_if_it_is_at_one_address() {
+    for scattered in [false, true] {
+        let world = World { again: 2, ..World::dense(1, 256 << 20, &in_use(0.25), scattered) };
+        let (found, _) = watch(&world, Duration::from_secs(20), false);
+        let truth = world.truth(WINDOWS[1]);
+        let mut told = 0;
+        for panel in &found.panels {
+            for of in panel.total {
+                let [low, high] = [of.low, of.high].map(|bytes| bytes as f64);
+                let all = (world.pages() * PAGE_SIZE) as f64;
+                assert!(low <= truth && truth <= high && high <= all, "{scattered} {:?}: {of:?}", panel.time);
+                if high < truth * 1.25 {
+                    told += 1;
+                    assert!((of.value as f64 / truth - 1.0).abs() < 0.1, "{scattered} {:?}: {of:?}", panel.time);
+                }
+            }
+        }
+        assert!(told > 10, "{scattered}: {told}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Samples of memory that a process maps at several addresses. Without a survey, regions lie at the lowest of them
 //! (`region_set`). A page there is accessed if it is accessed at any of them, so that a sample reads all of them.
 
+use crate::views::{longest, views_from};
 use crate::{AccessProbe, BoxError, Observation, Sample, SecondView};
 
 /// The samples of a round, with the other addresses of their pages.
@@ -24,14 +25,10 @@ impl ViewSamples {
     /// has the place `first`.
     pub(super) fn add(&mut self, samples: &[Sample], first: usize, views: &[SecondView]) {
         let begin = self.pages.len();
-        let longest = views.iter().map(|view| view.range.size()).max().unwrap_or_default();
+        let longest = longest(views);
         for (sample, place) in samples.iter().zip(first..) {
             self.pages.push((*sample, place));
-            let from = views.partition_point(|view| view.first.saturating_add(longest) <= sample.addr);
-            let near = views[from..].iter().take_while(|view| view.first <= sample.addr);
-            let offsets = near.map(|view| (view, sample.addr - view.first));
-            let others = offsets.filter(|(view, offset)| *offset < view.range.size());
-            let addresses = others.map(|(view, offset)| view.range.start() + offset);
+            let addresses = views_from(views, longest, sample.addr);
             self.pages.extend(addresses.map(|addr| (Sample { addr, ..*sample }, place)));
         }
         self.pages[begin..].sort_unstable_by_key(|(page, _)| page.addr);

@@ -9,6 +9,7 @@ use super::member::{Member, Tick};
 use super::places::{Part, Places};
 use super::{FIRST, MOST, Panel};
 use crate::survey::{BLOCK_SIZE, PageHistory};
+use crate::views::OtherViews;
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};
 
 /// The pages of one target that belong to the panel.
@@ -53,6 +54,8 @@ pub(super) struct DrawnMapping {
 #[derive(Clone, Debug)]
 struct From {
     mappings: Arc<[Mapping]>,
+    /// What the target maps several times. A page is drawn at one of its addresses.
+    views: Arc<OtherViews>,
     /// `None` if it is not known which pages are present.
     history: Option<Arc<PageHistory>>,
     /// Of mappings with at most so many pages, absent pages are drawn, too, because memory is being added.
@@ -92,7 +95,7 @@ impl From {
         let (mut all, mut largest) = (0, 0);
         for same in sizes.chunk_by(|a, b| a.range.pages() == b.range.pages()) {
             let pages = same[0].range.pages();
-            all += pages * same.len() as u64;
+            all += same.iter().map(|mapping| self.own_pages(mapping)).sum::<u64>();
             if all as f64 > resident * MOST_ABSENT {
                 break;
             }
@@ -105,9 +108,14 @@ impl From {
     fn pages(&self, mapping: &Mapping) -> u64 {
         match self.known(mapping) {
             Some(history) => history.pages_in(mapping.range).present / PAGE_SIZE,
-            None if is_memory(&self.mappings, mapping) => mapping.range.pages(),
+            None if is_memory(&self.mappings, mapping) => self.own_pages(mapping),
             None => 0,
         }
+    }
+
+    /// The pages of a mapping that are not mapped at a lower address, too.
+    fn own_pages(&self, mapping: &Mapping) -> u64 {
+        mapping.range.pages() - self.views.pages_in(mapping.range)
     }
 }
 
@@ -160,7 +168,10 @@ impl Drawn {
             };
             let numbers = |range: AddrRange| range.start() / PAGE_SIZE..range.end() / PAGE_SIZE;
             match from.known(mapping) {
-                None => places.pages_in(numbers(mapping.range)).for_each(add),
+                None => {
+                    let own = |page: &u64| !from.views.contains(page * PAGE_SIZE);
+                    places.pages_in(numbers(mapping.range)).filter(own).for_each(add);
+                }
                 Some(history) => {
                     let mut blocks = history.present_pages(mapping.range).peekable();
                     for range in history.present_blocks(mapping.range) {
@@ -197,8 +208,29 @@ impl Drawn {
         self.mappings.iter().map(|mapping| mapping.pages).sum()
     }
 
+    /// What the target maps several times.
+    pub(super) fn views(&self) -> Arc<OtherViews> {
+        Arc::clone(&self.from.views)
+    }
+
+    /// The other addresses of the page at this one.
+    pub(super) fn other_views(&self, addr: u64) -> impl Iterator<Item = u64> {
+        self.from.views.others(addr)
+    }
+
+    /// How many pages are in memory if `resident` counts each at all of its addresses.
+    fn once(&self, resident: f64) -> f64 {
+        let again = |mapping: &DrawnMapping| {
+            let members = &self.members[mapping.members.clone()];
+            let again: u64 = members.iter().map(|member| u64::from(member.again)).sum();
+            mapping.pages as f64 * again as f64 / members.len().max(1) as f64
+        };
+        (resident - self.mappings.iter().map(again).sum::<f64>()).max(0.0)
+    }
+
     /// Finds how much of the `resident` pages there may be that the panel was not drawn from.
     fn find_missing(&mut self, resident: Option<f64>) {
+        let resident = resident.map(|resident| self.once(resident));
         let (mut present, mut variance) = (0.0, 0.0);
         for mapping in &self.mappings {
             let members = &self.members[mapping.members.clone()];
@@ -249,8 +281,12 @@ impl Panel {
                 continue;
             }
             let history = history.filter(|history| history.present() > 0).cloned();
-            let mut from = From { mappings: Arc::clone(&space.mappings), history, whole: 0, rate: 0.0 };
+            let mappings = Arc::clone(&space.mappings);
+            let same = before.filter(|before| Arc::ptr_eq(&before.from.mappings, &mappings));
+            let views = same.map_or_else(|| Arc::new(OtherViews::of(&mappings)), |same| Arc::clone(&same.from.views));
+            let mut from = From { mappings, views, history, whole: 0, rate: 0.0 };
             let resident = self.resident.get(&space.id).copied().unwrap_or_default();
+            let resident = before.map_or(resident, |before| before.once(resident));
             if from.grown(resident) > resident * GROWN + INEXACT {
                 from.whole = from.largest_whole(resident);
             }
@@ -295,8 +331,8 @@ impl Panel {
     /// Finds the targets whose absent members are read again, because memory was added.
     pub(crate) fn find_added(&mut self) {
         for drawn in &mut self.targets {
-            let resident = self.resident.get(&drawn.id);
-            drawn.is_added = resident.is_none_or(|resident| *resident > drawn.resident * (1.0 + GROWN) + INEXACT);
+            let resident = self.resident.get(&drawn.id).map(|resident| drawn.once(*resident));
+            drawn.is_added = resident.is_none_or(|resident| resident > drawn.resident * (1.0 + GROWN) + INEXACT);
         }
     }
 

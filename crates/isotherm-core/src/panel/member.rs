@@ -33,6 +33,8 @@ pub(super) struct Member {
     refused: u8,
     /// Its page frame at the last reading, if it is known.
     pub(super) frame: Option<u64>,
+    /// At how many other addresses the target had the page at the last reading.
+    pub(super) again: u8,
 }
 
 /// Stands for a reading that has not come yet.
@@ -60,6 +62,7 @@ impl Member {
             set: false,
             refused: 0,
             frame: None,
+            again: 0,
         }
     }
 
@@ -83,6 +86,19 @@ impl Member {
         (self.addr / crate::PAGE_SIZE + u64::from(tick)).is_multiple_of(RARELY)
     }
 
+    /// Takes in what the reading `tick` has found, also at other addresses of the page. It was accessed if it was at one
+    /// of them. Returns whether its accessed bit is to be cleared.
+    pub(super) fn read_all(&mut self, look: PageLook, others: impl Iterator<Item = PageLook>, tick: Tick) -> bool {
+        let (mut all, mut views) = (look, u8::from(look.present));
+        for other in others.filter(|other| other.present) {
+            let frame = all.frame.or(other.frame);
+            all = PageLook { present: true, accessed: all.accessed || other.accessed, frame, ..all };
+            views = views.saturating_add(1);
+        }
+        self.again = views.saturating_sub(1);
+        self.read(all, tick)
+    }
+
     /// Takes in what the reading `tick` has found. Returns whether its accessed bit is to be cleared.
     pub(super) fn read(&mut self, look: PageLook, tick: Tick) -> bool {
         let accessed = std::mem::take(&mut self.seen) || look.accessed;
@@ -104,7 +120,10 @@ impl Member {
         if accessed && self.since != NEVER && !self.set {
             self.last = tick;
         }
-        look.present && look.accessed && (self.refused < OFTEN || self.is_turn(tick))
+        let is_set = look.present && look.accessed;
+        let clears = is_set && (self.refused < OFTEN || self.is_turn(tick));
+        self.set |= is_set && !clears;
+        clears
     }
 
     /// Takes in that its accessed bit was cleared at the reading `tick`, or could not be cleared.
@@ -119,7 +138,8 @@ impl Member {
     /// Takes in that a survey has cleared it since the reading `tick`, perhaps without a look at it first.
     pub(super) fn cleared_by_survey(&mut self, is_unseen: bool, tick: Tick) {
         if self.set {
-            self.set = false;
+            // The access that was seen may be an old one.
+            (self.set, self.seen) = (false, false);
             self.since = tick + 1;
         } else {
             // Its accessed bit was clear at that reading.
@@ -164,6 +184,32 @@ mod tests {
             member.read(IDLE, 2);
             assert_eq!(matches!(member.within(1, 2), Seen::Used), used);
         }
+    }
+
+    #[test]
+    fn what_a_survey_clears_of_pages_that_were_refused_may_have_been_accessed_long_ago() {
+        let mut member = Member::drawn(0x1000, 0, None);
+        assert!(member.read(ACCESSED, 1));
+        member.clear(false, 1);
+        member.seen = true;
+        member.cleared_by_survey(false, 1);
+        member.read(IDLE, 2);
+        assert_eq!((member.within(1, 2), member.within(2, 3)), (Seen::Unknown, Seen::Idle));
+    }
+
+    #[test]
+    fn a_page_is_accessed_if_it_is_at_one_of_its_addresses() {
+        let (absent, frame) = (PageLook::default(), Some(7));
+        let used = |look: PageLook, others: &[PageLook]| {
+            let mut member = Member::drawn(0x1000, 0, None);
+            member.read(IDLE, 1);
+            let clears = member.read_all(look, others.iter().copied(), 2);
+            (clears, member.within(1, 2) == Seen::Used, member.is_absent, member.again)
+        };
+        assert_eq!(used(IDLE, &[]), (false, false, false, 0));
+        assert_eq!(used(IDLE, &[IDLE, PageLook { frame, ..ACCESSED }]), (true, true, false, 2));
+        assert_eq!(used(absent, &[absent, ACCESSED]), (true, true, false, 0));
+        assert_eq!(used(absent, &[absent]), (false, false, true, 0));
     }
 
     #[test]

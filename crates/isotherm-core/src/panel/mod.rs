@@ -18,6 +18,7 @@
 //! - A huge page has one accessed bit. Its pages count as one that was drawn.
 //! - A page frame that several targets map counts once in the total, and is accessed if one of them has accessed it
 //!   ([`views`]). All of its views belong to the panel, or none does ([`kin`]).
+//! - A page that a target maps at several addresses belongs to the panel at one of them, and is read at all of them.
 //! - What belongs to a target that has not run is idle. It is not read ([`rests`]).
 //! - Pages that cannot be cleared one by one, such as shared ones, are known from when a survey has cleared them until
 //!   they are accessed. Afterwards they are unknown, and widen the bounds.
@@ -204,7 +205,10 @@ impl Panel {
         samples.clear();
         for drawn in self.targets.iter().filter(|drawn| self.has_run(drawn.id)) {
             let members = drawn.due(self.tick).filter(|member| !only_drawn || member.is_drawn());
-            samples.extend(members.map(|member| Sample { target: drawn.id, addr: member.addr }));
+            for member in members {
+                samples.push(Sample { target: drawn.id, addr: member.addr });
+                samples.extend(drawn.other_views(member.addr).map(|addr| Sample { target: drawn.id, addr }));
+            }
         }
     }
 
@@ -217,10 +221,11 @@ impl Panel {
         let mut looks = looks.iter();
         let Self { targets, rests, tick, .. } = self;
         for drawn in targets.iter_mut().filter(|drawn| rests.has_run(drawn.id, *tick)) {
-            let (id, mut bit) = (drawn.id, None);
+            let (id, mut bit, views) = (drawn.id, None, drawn.views());
             for member in drawn.due_mut(*tick).filter(|member| !only_drawn || member.is_drawn()) {
                 let Some(look) = looks.next() else { return };
-                let clears = member.read(*look, *tick);
+                let others = looks.by_ref().take(views.others(member.addr).count());
+                let clears = member.read_all(*look, others.copied(), *tick);
                 // The pages of a huge page are cleared together.
                 if clears && bit.replace(member.bit()) != Some(member.bit()) {
                     samples.push(Sample { target: id, addr: member.addr });
@@ -263,17 +268,23 @@ impl Panel {
     pub(crate) fn among(&self, target: TargetId, blocks: &[ClearPages], found: &mut Vec<Sample>) {
         let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };
         for block in blocks {
-            let here = self.targets[index].within(block.start..block.start.saturating_add(BLOCK_SIZE));
-            found.extend(here.iter().map(|member| Sample { target, addr: member.addr }));
+            let drawn = &self.targets[index];
+            for member in drawn.within(block.start..block.start.saturating_add(BLOCK_SIZE)) {
+                let addresses = std::iter::once(member.addr).chain(drawn.other_views(member.addr));
+                found.extend(addresses.map(|addr| Sample { target, addr }));
+            }
         }
     }
 
     /// Takes in what was seen of pages before somebody else clears them.
     pub(crate) fn seen(&mut self, samples: &[Sample], looks: &[PageLook]) {
         for (sample, _) in samples.iter().zip(looks).filter(|(_, look)| look.accessed) {
-            let Some(members) = self.members_of(sample.target) else { continue };
-            if let Ok(index) = members.binary_search_by_key(&sample.addr, |member| member.addr) {
-                members[index].seen = true;
+            let Ok(index) = self.targets.binary_search_by_key(&sample.target, |drawn| drawn.id) else { continue };
+            let drawn = &mut self.targets[index];
+            let place = |addr: u64| drawn.members.binary_search_by_key(&addr, |member| member.addr).ok();
+            let place = place(sample.addr).or_else(|| drawn.other_views(sample.addr).find_map(place));
+            if let Some(place) = place {
+                drawn.members[place].seen = true;
             }
         }
     }
@@ -367,8 +378,8 @@ impl Panel {
             all += 1;
             if !member.is_absent {
                 let seen = member.within(begin, self.tick);
-                used += u32::from(seen == Seen::Used);
-                known += u32::from(matches!(seen, Seen::Used | Seen::Idle));
+                used += u32::from(matches!(seen, Seen::Used | Seen::Likely));
+                known += u32::from(seen != Seen::Unknown);
                 present += 1;
             }
         }
