@@ -8,7 +8,7 @@
 //! - [`clear_refs`]: clears the accessed bits of a process
 //! - [`lru_gen`]: asks the multi-generational LRU to age a cgroup, which clears accessed bits
 //! - [`madvise`]: advice on the memory of another process
-//! - [`memory_use`], [`anonymous_use`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
+//! - [`memory_use`], [`anonymous_bytes`], [`huge_bytes`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
 //! - [`memory_nodes`], [`nodes_with_memory`], [`tiers`]: the memory nodes, and how fast they are
 //! - [`node_used_share`]: how much of a memory node is used
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
@@ -87,7 +87,7 @@ pub use time_namespace::{ClockOffsets, monotonic};
 pub use unix_sockets::{listening_names, peer_user};
 pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{
-    AnonymousUse, anonymous_use, major_faults, meminfo, memory_use, page_faults, resident, system_memory,
+    anonymous_bytes, huge_bytes, major_faults, meminfo, memory_use, page_faults, resident, system_memory,
     transparent_huge_pages,
 };
 pub use user::User;

@@ -25,26 +25,17 @@ pub fn memory_use(root: &Path, pid: u32) -> ProcResult<MemoryUse> {
     Ok(MemoryUse { resident, proportional: None, swapped })
 }
 
-/// The anonymous memory of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnonymousUse {
-    /// All of it that is resident, in bytes.
-    pub resident: u64,
-    /// The part of it in transparent huge pages. `None` if the kernel does not tell (Linux 6.7 and later do).
-    pub huge: Option<u64>,
-}
-
-/// The anonymous memory of process `pid`, from `status` and [`Pagemap::huge`] below `root`, which stands for `/`.
+/// The resident anonymous memory of process `pid`, in bytes, from `status` below `root`, which stands for `/`.
 ///
 /// # Errors
 /// Fails if the process has ended or the file may not be read.
-pub fn anonymous_use(root: &Path, pid: u32) -> ProcResult<AnonymousUse> {
-    let [resident] = status_bytes(root, pid, ["RssAnon"])?;
-    Ok(AnonymousUse { resident, huge: huge_bytes(root, pid) })
+pub fn anonymous_bytes(root: &Path, pid: u32) -> ProcResult<u64> {
+    status_bytes(root, pid, ["RssAnon"]).map(|[bytes]| bytes)
 }
 
-/// The bytes of anonymous memory of a process in transparent huge pages.
-fn huge_bytes(root: &Path, pid: u32) -> Option<u64> {
+/// The bytes of anonymous memory of process `pid` in transparent huge pages, from [`Pagemap::huge`] below `root`, which
+/// stands for `/`. `None` if the kernel does not tell (Linux 6.7 and later do).
+pub fn huge_bytes(root: &Path, pid: u32) -> Option<u64> {
     let maps = File::open(root.join(format!("proc/{}/maps", memory_id(root, pid)))).ok()?;
     let mappings = read_mappings(maps, &mut MappingNames::default(), None).ok()?;
     let pagemap = Pagemap::open(root, &pid.to_string()).ok()?;
@@ -162,7 +153,7 @@ mod tests {
         std::fs::write(process.join("status"), status).unwrap();
         let used = MemoryUse { resident: 2 * MIB, proportional: None, swapped: 4096 };
         assert_eq!(memory_use(root.path(), 7).unwrap(), used);
-        assert_eq!(anonymous_use(root.path(), 7).unwrap(), AnonymousUse { resident: MIB, huge: None });
+        assert_eq!((anonymous_bytes(root.path(), 7).unwrap(), huge_bytes(root.path(), 7)), (MIB, None));
         std::fs::write(process.join("status"), "Name:\tzombie\nState:\tZ\n").unwrap();
         memory_use(root.path(), 7).unwrap_err();
     }
@@ -181,13 +172,13 @@ mod tests {
     #[test]
     fn anonymous_memory_is_a_part_of_what_is_resident() {
         let memory = vec![1_u8; 8 * MIB as usize];
-        let (all, anonymous) =
-            (memory_use(Path::new("/"), std::process::id()), anonymous_use(Path::new("/"), std::process::id()));
+        let (root, own) = (Path::new("/"), std::process::id());
+        let (all, anonymous, huge) = (memory_use(root, own), anonymous_bytes(root, own), huge_bytes(root, own));
         drop(std::hint::black_box(memory));
         let (all, anonymous) = (all.unwrap(), anonymous.unwrap());
-        assert!(anonymous.resident >= 8 * MIB && anonymous.huge <= Some(anonymous.resident), "{anonymous:?}");
-        assert!(anonymous.resident <= all.resident + MIB, "{all:?} {anonymous:?}");
-        anonymous_use(Path::new("/"), u32::MAX).unwrap_err();
+        assert!(anonymous >= 8 * MIB && huge <= Some(anonymous), "{anonymous} {huge:?}");
+        assert!(anonymous <= all.resident + MIB, "{all:?} {anonymous}");
+        anonymous_bytes(root, u32::MAX).unwrap_err();
     }
 
     #[test]

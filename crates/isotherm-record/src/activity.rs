@@ -13,7 +13,7 @@ use crate::id::StoredId;
 use crate::identities::Identities;
 use crate::target::range;
 use crate::time::nanoseconds;
-use crate::{Activity, columns};
+use crate::{Activity, Surroundings, columns};
 
 /// The columns of an activity. The start of a process that is not counted from the boot (`from_boot`) is left out.
 pub(crate) fn to_columns(activity: &Activity, from_boot: bool) -> columns::Activity {
@@ -37,6 +37,7 @@ pub(crate) fn to_columns(activity: &Activity, from_boot: bool) -> columns::Activ
             stalled_ns: stalled.map(nanoseconds),
         },
         major_faults: activity.major_faults,
+        surroundings: activity.surroundings.as_ref().and_then(Surroundings::to_json),
     }
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn read(found: columns::Activity, identities: &Identities) -> Result<
             stalled: stalled_ns.map(Duration::from_nanos),
         },
         major_faults: found.major_faults,
+        surroundings: found.surroundings.as_deref().map(Surroundings::of_json).transpose()?,
     })
 }
 

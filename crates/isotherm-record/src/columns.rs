@@ -223,6 +223,9 @@ table! {
         /// major page faults of the targets since the start of the run, for which a page was read from a disk or from
         /// swap; null if that is not known
         "major_faults" => major_faults: Option<u64>,
+        /// what advice on the memory of the targets needs beside it, as JSON: see
+        /// [below](#surroundings); null in older recordings, and if schemes act
+        "surroundings" => surroundings: Option<Arc<str>>,
     }
 }
 
@@ -748,7 +751,8 @@ impl Activity {
         let scheme = |scheme: &Scheme| {
             160 + scheme.name.len() + scheme.total.refusals.len() * 40 + scheme.last.regions.len() * 64
         };
-        64 + self.schemes.iter().map(scheme).sum::<usize>() + self.memory.len() * 64
+        let surroundings = self.surroundings.as_ref().map_or(0, |text| text.len());
+        64 + self.schemes.iter().map(scheme).sum::<usize>() + self.memory.len() * 64 + surroundings
     }
 }
 

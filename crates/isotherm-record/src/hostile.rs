@@ -26,8 +26,8 @@ use crate::message::frame;
 use crate::table::Build;
 use crate::target::{mapping_columns, region_columns};
 use crate::{
-    Activity, Contents, Cost, Header, Host, RecordError, Recording, SnapshotRecord, activity, allocations, schema,
-    survey,
+    Activity, AnonymousMemory, Cgroup, Contents, Cost, Header, Host, Limit, RecordError, Recording, SnapshotRecord,
+    Surroundings, activity, allocations, schema, survey,
 };
 
 const ALL: Contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: true };
@@ -185,6 +185,14 @@ fn some_batch() -> RecordBatch {
     batch(&[&rows[..], &[survey_row(), mark_row(4, "go"), missed_row(4, "surveys"), allocations_row()]].concat())
 }
 
+fn surroundings() -> Surroundings {
+    Surroundings {
+        transparent_huge_pages: Some("madvise".into()),
+        anonymous: Some(AnonymousMemory { bytes: 1, huge_bytes: None }),
+        cgroup: Some(Cgroup { lowest_limit: Some(Limit::default()), ..Cgroup::default() }),
+    }
+}
+
 fn some_activity() -> Activity {
     let report = |name: &str, quota: Option<u64>, goal_score| Report {
         name: name.into(),
@@ -218,6 +226,7 @@ fn some_activity() -> Activity {
         memory: vec![(target(1), MemoryUse::default()), (target(2), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
         major_faults: Some(1),
+        surroundings: Some(surroundings()),
     }
 }
 

@@ -42,6 +42,7 @@ mod schema;
 mod shape;
 mod snapshots;
 mod source;
+mod surroundings;
 mod survey;
 mod surveys;
 mod table;
@@ -69,6 +70,7 @@ pub use model::{
 pub use permissions::permission_letters;
 pub use reader::{Items, Recording};
 pub use schema::Contents;
+pub use surroundings::{AnonymousMemory, Cgroup, Limit, Surroundings};
 pub use writer::{Recorder, recording_at};
 
 /// Compiles the example in the README.

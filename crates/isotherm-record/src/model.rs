@@ -8,6 +8,8 @@ use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use serde::{Deserialize, Serialize};
 
+use crate::Surroundings;
+
 /// What is true for a whole recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
@@ -368,7 +370,7 @@ pub struct Row {
 }
 
 /// What schemes have done until one time of the run, and how much memory is in use.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
     /// Since the start of the run.
     pub time: Duration,
@@ -382,6 +384,8 @@ pub struct Activity {
     /// How many major page faults the targets have had since the start of the run: page faults for which a page was
     /// read from a disk or from swap. `None` if that is not known.
     pub major_faults: Option<u64>,
+    /// The surroundings of the targets, as they were read last. `None` if that is not known.
+    pub surroundings: Option<Surroundings>,
 }
 
 impl Activity {

@@ -403,13 +403,7 @@ fn absurd_figures_do_not_panic() {
     }
     let (mut rows, mut still) = (made::made(rows), made::made(vec![still]));
     rows.activities = absurd.activities;
-    still.activities = vec![isotherm_record::Activity {
-        time: Duration::ZERO,
-        schemes: vec![],
-        memory: vec![],
-        system: isotherm_core::SystemMemory::default(),
-        major_faults: None,
-    }];
+    still.activities = vec![isotherm_record::Activity::default()];
     for source in [rows, still] {
         for kind in Kind::ALL {
             for format in [Format::Text, Format::Json, Format::Svg, Format::Html] {

@@ -273,7 +273,7 @@ fn a_group_has_the_proportional_memory_of_its_processes_while_they_live() {
         schemes: vec![],
         memory,
         system: SystemMemory::default(),
-        major_faults: None,
+        ..Activity::default()
     };
     source.activities =
         vec![activity(1, vec![used(100)]), activity(2, vec![used(101), used(102)]), activity(6, vec![])];

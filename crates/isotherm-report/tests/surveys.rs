@@ -189,7 +189,7 @@ fn with_memory(mut source: Made, used: &[(u32, u64, u64)]) -> Made {
                 schemes: vec![],
                 memory: used.iter().map(of).collect(),
                 system: SystemMemory::default(),
-                major_faults: None,
+                ..Activity::default()
             }
         })
         .collect();

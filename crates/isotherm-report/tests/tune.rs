@@ -6,17 +6,41 @@ mod made;
 use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
+use isotherm_core::{MemoryUse, SystemMemory};
+use isotherm_record::Activity;
 use isotherm_report::tune::{AnonymousMemory, Cgroup, Limit, Surroundings, Swap, Topic, Tune};
 use isotherm_report::{Format, Kind, Options, Selection, Terminal, write};
-use made::{MIB, Made, surveyed};
+use made::{MIB, Made, process, surveyed};
 use serde_json::Value;
 
+/// The recording with these surroundings at half of its time.
+fn recorded(source: &Made, surroundings: &Surroundings) -> Made {
+    let Surroundings { swap, transparent_huge_pages, anonymous, cgroup, .. } = surroundings.clone();
+    let swap = swap.unwrap_or_default();
+    let activity = Activity {
+        time: source.rows.last().unwrap().time / 2,
+        memory: vec![(process(1234), MemoryUse::default())],
+        system: SystemMemory {
+            total: 1 << 33,
+            swap_total: swap.total_bytes,
+            swap_free: swap.free_bytes,
+            ..SystemMemory::default()
+        },
+        surroundings: Some(isotherm_record::Surroundings { transparent_huge_pages, anonymous, cgroup }),
+        ..Activity::default()
+    };
+    Made { activities: vec![activity], ..source.clone() }
+}
+
 fn tune(source: &Made, surroundings: &Surroundings) -> Tune {
-    Tune::new(source, &Selection::default(), surroundings).unwrap()
+    let source = recorded(source, surroundings);
+    let tune = Tune::new(&source, &Selection::default(), surroundings.target_options.clone()).unwrap();
+    assert_eq!(&tune.surroundings, surroundings);
+    tune
 }
 
 fn alone(source: &Made) -> Tune {
-    tune(source, &Surroundings::default())
+    Tune::new(source, &Selection::default(), None).unwrap()
 }
 
 fn text(tune: &Tune, columns: usize) -> String {
@@ -115,6 +139,21 @@ fn advice_rests_on_what_is_known() {
 
     let no_swap = Surroundings { swap: Some(Swap::default()), ..machine() };
     assert_eq!(topics(&tune(&old(45), &no_swap)).1, [Topic::MemoryLimit, Topic::Reclaim]);
+}
+
+#[test]
+fn targets_that_are_not_selected_are_other_processes_of_the_cgroup() {
+    let mut source = recorded(&old(45), &machine());
+    let activity = &mut source.activities[0];
+    activity.memory.push((process(7), MemoryUse::default()));
+    let later = Activity { time: activity.time * 2, surroundings: None, ..activity.clone() };
+    source.activities.push(later);
+    let found = alone(&source).surroundings;
+    assert_eq!((found.cgroup.unwrap().other_processes, found.anonymous), (Some(1), None));
+    assert_eq!(found.transparent_huge_pages.as_deref(), Some("madvise"));
+    // The activities are of 22.5 s and 45 s.
+    let before = Selection { time: Some(Duration::ZERO..Duration::from_secs(20)), ..Selection::default() };
+    assert_eq!(Tune::new(&source, &before, None).unwrap().surroundings, Surroundings::default());
 }
 
 #[test]

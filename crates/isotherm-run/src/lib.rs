@@ -47,6 +47,7 @@ mod schemes;
 mod session;
 mod source;
 mod stacks;
+mod surroundings;
 mod survey;
 mod suspended;
 mod targets;

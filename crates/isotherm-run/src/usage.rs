@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::{MemoryUse, TargetId};
 use isotherm_kernel::{memory_use, monitor_cpu_time, system_memory};
-use isotherm_record::{Activity, SnapshotRecord};
+use isotherm_record::{Activity, SnapshotRecord, Surroundings};
+
+use crate::surroundings;
 
 /// The time from one look to the next, at least.
 const EVERY: Duration = Duration::from_secs(1);
@@ -15,15 +17,19 @@ const EVERY: Duration = Duration::from_secs(1);
 const SHARE: u32 = 2000;
 
 /// Looks at the targets of a run without schemes. With schemes, their activities tell what this does.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Usage {
     /// When the next look is due, since the start of the run.
     next: Duration,
+    /// When the surroundings are due. They change rarely, so that each next reading is at twice the time of the one
+    /// before.
+    next_surroundings: Duration,
+    surroundings: Option<Surroundings>,
 }
 
 impl Usage {
     pub(crate) fn new() -> Self {
-        Self { next: Duration::ZERO }
+        Self::default()
     }
 
     /// The memory that the targets of a snapshot use, as an activity without schemes, if a look is due. `None` too if
@@ -39,12 +45,19 @@ impl Usage {
         let targets = record.snapshot.targets.iter();
         let memory: Vec<(TargetId, MemoryUse)> = targets.filter_map(|target| read(target.id)).collect();
         // Other work makes a look longer, and not dearer.
-        self.next = time + (monitor_cpu_time().saturating_sub(began) * SHARE).max(EVERY);
+        let rest = |began| (monitor_cpu_time().saturating_sub(began) * SHARE).max(EVERY);
+        self.next = time + rest(began);
         if memory.is_empty() {
             return None;
         }
+        if time >= self.next_surroundings {
+            let began = monitor_cpu_time();
+            let pids: Vec<u32> = memory.iter().filter_map(|(id, _)| id.pid()).collect();
+            self.surroundings = Some(surroundings::read(root, &pids));
+            self.next_surroundings = (time + rest(began)).max(time * 2);
+        }
         let system = system_memory(root).unwrap_or_default();
-        Some(Activity { time, schemes: Vec::new(), memory, system, major_faults: None })
+        Some(Activity { time, memory, system, surroundings: self.surroundings.clone(), ..Activity::default() })
     }
 }
 
@@ -69,6 +82,7 @@ mod tests {
         let used = activity.memory[0].1;
         assert!(used.resident > 1 << 16 && used.proportional.is_none(), "{used:?}");
         assert!(activity.schemes.is_empty() && activity.system.total > used.resident);
+        assert!(activity.surroundings.is_some_and(|found| found.anonymous.is_some_and(|memory| memory.bytes > 0)));
         assert!(usage.look(&record(own, 1000)).is_none());
         assert!(Usage::new().look(&record(TargetId::PhysicalMemory, 100)).is_none());
     }

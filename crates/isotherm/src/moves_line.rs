@@ -88,7 +88,7 @@ mod tests {
             schemes,
             memory: Vec::new(),
             system: SystemMemory::default(),
-            major_faults: None,
+            ..Activity::default()
         }
     }
 

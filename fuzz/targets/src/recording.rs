@@ -10,8 +10,8 @@ use isotherm_core::{
     AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Contents, Cost, Cut, Header, Host, Joined, Mark, MarkText, Recorder, Recording, SnapshotRecord,
-    TargetInfo, cut, merge,
+    Activity, Cgroup, Contents, Cost, Cut, Header, Host, Joined, Mark, MarkText, Recorder, Recording, SnapshotRecord,
+    Surroundings, TargetInfo, cut, merge,
 };
 
 use crate::scratch::Scratch;
@@ -249,5 +249,6 @@ fn activity(i: u32) -> Activity {
         memory: vec![(process(7), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
         major_faults: Some(1),
+        surroundings: Some(Surroundings { cgroup: Some(Cgroup::default()), ..Surroundings::default() }),
     }
 }

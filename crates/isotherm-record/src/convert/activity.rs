@@ -5,9 +5,9 @@ use isotherm_core::scheme::Report;
 use serde::Serialize;
 
 use super::identity::IdOut;
-use crate::Activity;
 use crate::id::pid_column;
 use crate::time::nanoseconds;
+use crate::{Activity, Surroundings};
 
 #[derive(Serialize)]
 pub(super) struct ActivityOut<'a> {
@@ -16,6 +16,7 @@ pub(super) struct ActivityOut<'a> {
     memory: Vec<Memory>,
     system: System,
     major_faults: Option<u64>,
+    surroundings: Option<&'a Surroundings>,
 }
 
 #[derive(Serialize)]
@@ -116,6 +117,7 @@ impl<'a> ActivityOut<'a> {
                 stalled_ns: system.stalled.map(nanoseconds),
             },
             major_faults: activity.major_faults,
+            surroundings: activity.surroundings.as_ref(),
         }
     }
 }

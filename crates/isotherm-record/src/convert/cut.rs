@@ -85,7 +85,10 @@ impl Cut {
     }
 
     fn activity(&self, mut activity: Activity) -> Activity {
+        let before = activity.memory.len();
         activity.memory.retain(|(id, _)| self.holds(*id));
+        let left_out = before - activity.memory.len();
+        activity.surroundings = activity.surroundings.map(|found| found.without(left_out));
         activity
     }
 

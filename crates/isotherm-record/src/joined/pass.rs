@@ -277,6 +277,8 @@ impl<'a> Pass<'a> {
             memory: Vec::new(),
             system: now.item.activity.system,
             major_faults: Some(sums.major_faults()),
+            // Those of the targets of several recordings are not known.
+            surroundings: now.item.activity.surroundings.clone().filter(|_| moment.shares.len() == 1),
         };
         let mut names = HashMap::new();
         for Share { of, item: Step { activity, .. }, .. } in moment.shares {

@@ -19,8 +19,8 @@ use isotherm_core::{
     TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Contents, Cost, Header, Host, NotAfforded, RecordError, RecordedBudget, Recorder, Recording, Row,
-    SnapshotRecord, SurveyRecord, TargetInfo, pid_column,
+    Activity, AnonymousMemory, Cgroup, Contents, Cost, Header, Host, Limit, NotAfforded, RecordError, RecordedBudget,
+    Recorder, Recording, Row, SnapshotRecord, Surroundings, SurveyRecord, TargetInfo, pid_column,
 };
 
 pub fn header() -> Header {
@@ -191,6 +191,27 @@ pub fn activity(i: u32) -> Activity {
             stalled: i.is_multiple_of(2).then_some(Duration::from_millis(1) * i),
         },
         major_faults: (!i.is_multiple_of(3)).then_some(6 * n),
+        surroundings: i.is_multiple_of(2).then(|| surroundings(n)),
+    }
+}
+
+/// Surroundings with each field of another value, and what may be missing there at times.
+fn surroundings(n: u64) -> Surroundings {
+    let known = n.is_multiple_of(4);
+    let cgroup = Cgroup {
+        path: "/a/b".into(),
+        directory: known.then(|| "/sys/fs/cgroup/a/b".into()),
+        version: 2,
+        current_bytes: known.then_some(n << 21),
+        high_bytes: known.then_some(n << 22),
+        max_bytes: known.then_some(n << 24),
+        lowest_limit: known.then(|| Limit { path: "/a".into(), bytes: n << 23 }),
+        other_processes: known.then_some(n),
+    };
+    Surroundings {
+        transparent_huge_pages: known.then(|| "always".into()),
+        anonymous: (n > 2).then(|| AnonymousMemory { bytes: 3 * n, huge_bytes: known.then_some(n) }),
+        cgroup: (n > 2).then_some(cgroup),
     }
 }
 

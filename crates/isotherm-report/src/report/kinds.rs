@@ -28,7 +28,7 @@ use crate::surveys::LastSurveys;
 use crate::svg::Drawing;
 use crate::temperature::Temperatures;
 use crate::text::{RegionsText, Terminal};
-use crate::tune::{Surroundings, Tune};
+use crate::tune::Tune;
 use crate::used::Used;
 use crate::wss::{GroupedWss, Wss, WssBuilder};
 use crate::{ReportError, escape, estimated, facts, histogram, svg, text};
@@ -348,7 +348,7 @@ impl Body for Schemes {
 }
 
 pub(super) fn tune(ask: &Ask<'_>) -> Result<Made, ReportError> {
-    Ok(Made::bare(Tune::new(ask.source, ask.selection, &Surroundings::default())?))
+    Ok(Made::bare(Tune::new(ask.source, ask.selection, None)?))
 }
 
 impl Body for Tune {

@@ -10,11 +10,11 @@ use super::working_set::WorkingSet;
 
 /// Why there is no advice on memory that has to go somewhere. What is right with swap ends the target without it.
 pub(super) const UNKNOWN_SWAP: &str =
-    "whether there is swap is not known, and without swap anonymous memory cannot make room; `isotherm tune` knows";
+    "whether there is swap is not known, and without swap anonymous memory cannot make room";
 
 /// Why there is no advice on a limit. It would apply to all processes of the cgroup, beside the limits that it has.
-pub(super) const UNKNOWN_CGROUP: &str = "the cgroup that the targets have in common, its limits and its other \
-                                         processes are not known; `isotherm tune` reads them";
+pub(super) const UNKNOWN_CGROUP: &str = "a limit is for all processes of a cgroup, and the targets are in different \
+                                         ones, or the recording does not tell which";
 
 /// What the rules of the advice see.
 pub(super) struct Facts<'a> {

@@ -115,8 +115,10 @@ schemes:
 
 #[cfg(test)]
 mod tests {
+    use isotherm_record::AnonymousMemory;
+
     use super::*;
-    use crate::tune::surroundings::{AnonymousMemory, Surroundings};
+    use crate::tune::surroundings::Surroundings;
     use crate::tune::working_set::WorkingSet;
 
     const MIB: u64 = 1 << 20;

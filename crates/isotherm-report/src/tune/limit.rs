@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::units;
+use isotherm_record::{Cgroup, Limit};
 
 use super::advice::{Advice, Topic};
 use super::facts::{Facts, UNKNOWN_CGROUP, UNKNOWN_SWAP};
-use super::surroundings::{Cgroup, Limit};
 
 /// The part of the working set that is added to it. The limit counts also page cache and memory of the kernel, which no
 /// process maps and surveys do not see, and the target was watched for a part of its life only. A fifth is a choice,
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn no_limit_is_advised_for_a_cgroup_that_is_not_known() {
         let reason = on(&found(400 * MIB), &Surroundings { cgroup: None, ..swap(1 << 30) }).unwrap_err();
-        assert!(reason.starts_with("the cgroup that the targets have in common"), "{reason}");
+        assert!(reason.starts_with("a limit is for all processes of a cgroup"), "{reason}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The report of `isotherm tune`: the attributes that suit the targets, their working set over several windows, and
 //! advice that follows from it.
 //!
-//! All figures come from a [`Source`]. What a recording does not hold, such as the cgroup of the target, comes as a
-//! [`Surroundings`]; without it, the advice says less. Each rule of the advice is a function of these facts in a module
-//! of its own, with its thresholds as constants.
+//! All figures come from a [`Source`], also the [`Surroundings`] of the targets, such as their cgroup; of a recording
+//! without them, the advice says less. Each rule of the advice is a function of these facts in a module of its own, with
+//! its thresholds as constants.
 
 mod advice;
 mod attributes;
@@ -19,18 +19,19 @@ mod working_set;
 use std::io::Write;
 use std::time::Duration;
 
-use isotherm_core::{SystemMemory, units};
+use isotherm_core::{TargetId, units};
 use isotherm_record::{Header, pid_column};
 use serde::Serialize;
 
 use crate::evidence::Evidence;
-use crate::source::{self, Selection, Source};
+use crate::source::{Selection, Source};
 use crate::{Format, Kind, ReportError, Terminal, escape};
 
 pub use advice::{Advice, Topic, Withheld};
 pub use attributes::FoundAttributes;
 pub use blocks::Blocks;
-pub use surroundings::{AnonymousMemory, Cgroup, Limit, Surroundings, Swap};
+pub use isotherm_record::{AnonymousMemory, Cgroup, Limit};
+pub use surroundings::{Surroundings, Swap};
 pub use working_set::{Idle, Window, WorkingSet};
 
 use facts::Facts;
@@ -63,7 +64,7 @@ pub struct Tune {
     pub working_set: WorkingSet,
     /// How densely blocks of 2 MiB are accessed. `None` without surveys, and of physical memory.
     pub huge_pages: Option<Blocks>,
-    /// What is known of the machine and of the targets, beside the recording.
+    /// What is known of the machine and of the targets.
     pub surroundings: Surroundings,
     /// The advice.
     pub advice: Vec<Advice>,
@@ -83,21 +84,25 @@ pub struct TunedTarget {
 }
 
 impl Tune {
-    /// The report on a selection.
+    /// The report on a selection. `target_options` are those with which the targets were named, as
+    /// [`Surroundings::target_options`].
     ///
     /// # Errors
     /// If the source cannot be read, or has nothing in the selection.
-    pub fn new(source: &dyn Source, selection: &Selection, surroundings: &Surroundings) -> Result<Self, ReportError> {
+    pub fn new(
+        source: &dyn Source,
+        selection: &Selection,
+        target_options: Option<String>,
+    ) -> Result<Self, ReportError> {
         let evidence = Evidence::of(source, selection)?;
         let (attributes, seen) = attributes::find(source, selection)?;
         let working_set = working_set::find(source, selection)?;
         let physical = seen.targets.iter().any(|(id, _)| id.pid().is_none());
         let blocks = if physical { None } else { blocks::find(source, selection)? };
         let warnings = warnings(&evidence, &working_set, &seen, source.header());
-        let mut surroundings = surroundings.clone();
-        if surroundings.swap.is_none() {
-            surroundings.swap = recorded_swap(source, selection)?;
-        }
+        let targets: Vec<TargetId> = seen.targets.iter().map(|(id, _)| *id).collect();
+        let recorded = Surroundings::recorded(source, selection, &targets)?;
+        let surroundings = Surroundings { target_options, ..recorded };
         let mut tune = Self {
             from_ns: seen.from.as_nanos() as u64,
             to_ns: seen.to.as_nanos() as u64,
@@ -191,20 +196,6 @@ impl Tune {
         out.flush()?;
         Ok(())
     }
-}
-
-/// The swap of the machine, as the recording last tells it.
-fn recorded_swap(source: &dyn Source, selection: &Selection) -> Result<Option<Swap>, ReportError> {
-    let mut swap = None;
-    for activity in source::activities(source)? {
-        let activity = activity?;
-        let SystemMemory { total, swap_total, swap_free, .. } = activity.system;
-        // Without any memory, nothing of the system could be read.
-        if selection.holds_time(activity.time) && total > 0 {
-            swap = Some(Swap { total_bytes: swap_total, free_bytes: swap_free });
-        }
-    }
-    Ok(swap)
 }
 
 /// What limits the evidence.

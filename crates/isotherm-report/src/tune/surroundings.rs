@@ -1,8 +1,13 @@
-//! What advice can use beside a recording: the cgroup of the targets, swap, and the setting of huge pages.
+//! What advice can use beside the working set: the cgroup of the targets, swap, and the setting of huge pages.
 
+use isotherm_core::{SystemMemory, TargetId};
+use isotherm_record::{AnonymousMemory, Cgroup};
 use serde::Serialize;
 
-/// What is known of the machine and of the targets at the end of the run. What is not known is `None`.
+use crate::ReportError;
+use crate::source::{Selection, Source, activities};
+
+/// What is known of the machine and of the targets, as it was read last. What is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Surroundings {
     /// The options with which the targets were named, quoted for a shell, such as `--pid 1234 --children`. `None`
@@ -27,41 +32,32 @@ pub struct Swap {
     pub free_bytes: u64,
 }
 
-/// Anonymous memory, as `/proc/PID/status` and `/proc/PID/pagemap` tell it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct AnonymousMemory {
-    /// All anonymous memory that is resident.
-    pub bytes: u64,
-    /// The part of it in huge pages. `None` if the kernel does not tell.
-    pub huge_bytes: Option<u64>,
-}
-
-/// A limit on the memory of a cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Limit {
-    /// The path of the cgroup that has it.
-    pub path: String,
-    /// The limit.
-    pub bytes: u64,
-}
-
-/// A cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cgroup {
-    /// Its path within the hierarchy.
-    pub path: String,
-    /// Its directory. `None` if the hierarchy is not mounted.
-    pub directory: Option<String>,
-    /// The version of the hierarchy, 1 or 2.
-    pub version: u8,
-    /// The memory that is charged to it (`memory.current`, or `memory.usage_in_bytes` in version 1).
-    pub current_bytes: Option<u64>,
-    /// Its `memory.high`. `None` if there is no such limit, and in version 1.
-    pub high_bytes: Option<u64>,
-    /// Its `memory.max`, or `memory.limit_in_bytes` in version 1. `None` if there is no such limit.
-    pub max_bytes: Option<u64>,
-    /// The lowest limit of the cgroup and its ancestors. `None` if none of them has a limit.
-    pub lowest_limit: Option<Limit>,
-    /// The number of processes in it and below it that are not targets. `None` if they cannot be counted.
-    pub other_processes: Option<u64>,
+impl Surroundings {
+    /// What a recording tells of these targets at the end of the selected time.
+    pub(super) fn recorded(
+        source: &dyn Source,
+        selection: &Selection,
+        targets: &[TargetId],
+    ) -> Result<Self, ReportError> {
+        let mut found = Self::default();
+        for activity in activities(source)? {
+            let activity = activity?;
+            if selection.time.as_ref().is_some_and(|time| activity.time > time.end) {
+                break;
+            }
+            let SystemMemory { total, swap_total, swap_free, .. } = activity.system;
+            // Without any memory, nothing of the system could be read.
+            if total > 0 {
+                found.swap = Some(Swap { total_bytes: swap_total, free_bytes: swap_free });
+            }
+            if let Some(surroundings) = activity.surroundings {
+                let left_out = activity.memory.iter().filter(|(id, _)| !targets.contains(id)).count();
+                let known = surroundings.without(left_out);
+                found.transparent_huge_pages = known.transparent_huge_pages;
+                found.anonymous = known.anonymous;
+                found.cgroup = known.cgroup;
+            }
+        }
+        Ok(found)
+    }
 }

@@ -27,6 +27,7 @@ pub const HEAP: u64 = 0x55d0_c0de_0000;
 pub const ANON: u64 = 0x7f30_0000_0000;
 pub const STACK: u64 = 0x7ffd_1000_0000;
 
+#[derive(Clone)]
 pub struct Made {
     pub header: Header,
     pub rows: Vec<Row>,
@@ -354,6 +355,7 @@ pub fn schemed(seconds: u32) -> Made {
                     stalled: Some(Duration::from_micros((share * share * 9e4) as u64 * n)),
                 },
                 major_faults: Some(n * n),
+                surroundings: None,
             }
         })
         .collect();

@@ -185,7 +185,7 @@ mod tests {
             schemes: vec![report],
             memory: vec![],
             system: isotherm_core::SystemMemory::default(),
-            major_faults: None,
+            ..Activity::default()
         }))
     }
 

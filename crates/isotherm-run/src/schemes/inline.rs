@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Actuator, Gauges, PageInspector, Scheme, Schemes};
-use isotherm_core::{Sink, Snapshot, SystemMemory};
+use isotherm_core::{Sink, Snapshot};
 use isotherm_record::Activity;
 
 use super::returns::notice;
@@ -41,9 +41,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> InlineSchemes<A, I, G> {
         outlet.send(Event::Activity(Arc::new(Activity {
             time: snapshot.time,
             schemes: self.engine.reports().cloned().collect(),
-            memory: Vec::new(),
-            system: SystemMemory::default(),
-            major_faults: None,
+            ..Activity::default()
         })));
         for wake in self.engine.take_wakes() {
             outlet.send(Event::Notice(wakes::notice(&wake)));

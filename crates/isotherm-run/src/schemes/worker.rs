@@ -374,7 +374,7 @@ impl Worker {
         let system = system_memory(Path::new("/")).unwrap_or_default();
         let major_faults = Some(self.read_faults());
         let (time, memory) = (self.start.elapsed(), self.memory.clone());
-        let activity = Activity { time, schemes, memory, system, major_faults };
+        let activity = Activity { time, schemes, memory, system, major_faults, surroundings: None };
         self.delivery.send(Event::Activity(Arc::new(activity)));
     }
 

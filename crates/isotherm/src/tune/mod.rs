@@ -1,6 +1,6 @@
 //! `isotherm tune`: watches for a while, and prints attributes, working sets and advice.
 
-mod surroundings;
+mod target_options;
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_record::Recording;
-use isotherm_report::tune::{Surroundings, Tune as Report};
+use isotherm_report::tune::Tune as Report;
 use isotherm_report::{Format, Selection, Terminal};
 use isotherm_run::{Events, Prepared};
 
@@ -23,7 +23,7 @@ use crate::report::{unknown_format, warn_of_damage, write_file};
 use crate::tell;
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
-use surroundings::Looks;
+use target_options::target_options;
 
 /// How long processes are watched: long enough for windows of 10 s, which advice needs, and for intervals to settle.
 const DURATION: Duration = Duration::from_secs(30);
@@ -51,12 +51,12 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     // A command is watched to its end.
     let duration = watch.duration.or(watch.command.is_empty().then_some(DURATION));
     let call = Call { quiet: options.quiet, ..Call::new("tune", watch).with(&options.physical) };
-    let targets = surroundings::target_options(watch, &call.selection()?, options.physical.physical);
+    let targets = target_options(watch, &call.selection()?, options.physical.physical);
     let run = watch::prepare(Call { recording: Some(recording.into()), duration, ..call })?;
     let _socket = options.record.as_deref().and_then(|path| marks::listen(path, run.control()));
-    let looks = Looks::new(targets);
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
-        report(output, save, format, recording, &observe(run, events, options, looks)?)
+        observe(run, events, options)?;
+        report(output, save, format, recording, targets)
     })
 }
 
@@ -78,27 +78,27 @@ fn format(options: &Tune) -> Result<Format> {
     }
 }
 
-/// Watches until the end of the run, and shows the progress. Returns what is known beside the recording.
-fn observe(run: Prepared, events: Events, options: &Tune, mut looks: Looks) -> Result<Surroundings> {
+/// Watches until the end of the run, and shows the progress.
+fn observe(run: Prepared, events: Events, options: &Tune) -> Result<()> {
     let session = run.start().context("nothing was recorded")?;
     let mut progress = Progress::new(options.quiet);
-    let summary = progress.follow(session, events, |event| looks.event(event))?;
+    let summary = progress.follow(session, events, |_| {})?;
     watch::check_recorded(&summary, &options.watch)?;
     progress.warn_of_gaps();
-    Ok(looks.finish())
+    Ok(())
 }
 
-/// Writes the report on a recording.
+/// Writes the report on a recording, of targets that these options name.
 fn report(
     output: Option<LockedOutput>,
     save: Option<LockedOutput>,
     format: Format,
     recording: &Path,
-    surroundings: &Surroundings,
+    targets: String,
 ) -> Result<()> {
     let recording = Recording::open(recording)?;
     warn_of_damage(&recording);
-    let report = Report::new(&recording, &Selection::default(), surroundings)?;
+    let report = Report::new(&recording, &Selection::default(), Some(targets))?;
     match (save, report.schemes()) {
         (Some(save), Some(schemes)) => write_file(save.create()?, |out| Ok(out.write_all(schemes.as_bytes())?))?,
         (Some(_), None) => tell(format_args!("isotherm: no scheme is advised, so none is saved")),
