@@ -125,10 +125,11 @@ impl Ending {
 
     fn working_set(&self) -> String {
         let mut line = match self.in_use.finish() {
-            Some(Used { window, median, most }) => {
+            Some(Used { window, median, most, lower_bound }) => {
                 let window = Duration::from_millis((window.as_micros() as u64 + 500) / 1000);
                 let (most, window) = (units::bytes(most), units::duration(window));
-                format!("working set {median} median, {most} most, touched within {window}")
+                let at_least = if lower_bound { "at least " } else { "" };
+                format!("working set {at_least}{median} median, {most} most, touched within {window}")
             }
             None => {
                 let sets = Percentiles::weighted(self.sampled.clone());

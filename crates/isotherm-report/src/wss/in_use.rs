@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
 use isotherm_core::{Estimate, PanelSnapshot};
 
-use super::Percentiles;
+use super::{Percentiles, is_lower_bound};
 use crate::surveys::Reach;
 
 /// A survey knows a target if it is not known of at most one part of so many of its memory whether it was accessed.
@@ -85,6 +85,8 @@ pub struct InUse {
     /// By the survey interval: the bytes, and the seconds for which they hold.
     by_interval: Vec<(u64, f64)>,
     intervals: Vec<(Duration, f64)>,
+    /// The bytes that surveys could not observe, and those that were present.
+    hidden: (Vec<(u64, f64)>, Vec<(u64, f64)>),
     /// By each of [`DEFAULTS`], where it is known.
     by_window: Vec<([Option<Estimate>; DEFAULTS.len()], f64)>,
     /// Whether the last survey knows all memory.
@@ -104,6 +106,8 @@ pub struct Used {
     pub median: Estimate,
     /// The most.
     pub most: u64,
+    /// Whether these are lower bounds, as [`Wss::is_lower_bound`](super::Wss::is_lower_bound).
+    pub lower_bound: bool,
 }
 
 impl InUse {
@@ -120,6 +124,8 @@ impl InUse {
         }
         self.by_interval.push((sums.touched, seconds));
         self.intervals.push((survey.interval, seconds));
+        self.hidden.0.push((sums.unobservable, seconds));
+        self.hidden.1.push((sums.present, seconds));
         if self.is_known {
             let exact = |place: usize| (covered >= WINDOWS[place]).then(|| Estimate::exact(sums.within[place]));
             self.by_window.push((DEFAULTS.map(exact), seconds));
@@ -167,10 +173,13 @@ impl InUse {
 
     /// How much memory was in use over the time so far. `None` if nothing tells.
     pub fn finish(&self) -> Option<Used> {
+        let (unobservable, present) = &self.hidden;
+        let [unobservable, present] = [unobservable, present].map(|of| Percentiles::weighted(of.clone()).median());
+        let lower_bound = is_lower_bound(unobservable, present);
         let Some(place) = self.window.place() else {
             let bytes = Percentiles::weighted(self.by_interval.clone());
             let window = Percentiles::weighted(self.intervals.clone()).median();
-            let used = Used { window, median: Estimate::exact(bytes.median()), most: bytes.0[6] };
+            let used = Used { window, median: Estimate::exact(bytes.median()), most: bytes.0[6], lower_bound };
             return (!self.by_interval.is_empty()).then_some(used);
         };
         let nth = DEFAULTS.iter().position(|&default| default == place)?;
@@ -182,7 +191,7 @@ impl InUse {
         let bytes = of(|estimate| estimate.value);
         let (low, high) = (of(|estimate| estimate.low).median(), of(|estimate| estimate.high).median());
         let median = Estimate { low, value: bytes.median(), high };
-        (!known.is_empty()).then_some(Used { window: WINDOWS[place], median, most: bytes.0[6] })
+        (!known.is_empty()).then_some(Used { window: WINDOWS[place], median, most: bytes.0[6], lower_bound })
     }
 }
 
@@ -208,6 +217,20 @@ mod tests {
         let total = [Estimate { low: 240 * MIB, value: 256 * MIB, high: 270 * MIB }; WINDOWS.len()];
         let interval = Duration::from_secs(1);
         in_use.panel(&PanelSnapshot { time, interval, observed: time, total, ..PanelSnapshot::default() });
+    }
+
+    #[test]
+    fn what_is_in_use_is_a_lower_bound_if_more_than_a_twentieth_could_not_be_observed() {
+        let lower_bound = |unobservable: u64| {
+            let mut in_use = InUse::default();
+            for seconds in 1..4 {
+                let sums = PageSums { present: 100 * MIB, unobservable, ..PageSums::default() };
+                let (time, total) = (Duration::from_secs(seconds), Some(TotalSums { sums, shared: 0 }));
+                in_use.survey(&SurveySnapshot { time, interval: time, total, ..SurveySnapshot::default() });
+            }
+            in_use.finish().unwrap().lower_bound
+        };
+        assert_eq!([0, 5 * MIB, 6 * MIB].map(lower_bound), [false, false, true]);
     }
 
     #[test]

@@ -40,8 +40,10 @@ pub enum Basis {
     Samples,
 }
 
-/// A working set is a lower bound if more than one part of so many of the memory could not be observed.
-const HIDDEN: u64 = 20;
+/// Whether a working set is a lower bound because more than a twentieth of the memory, in bytes, could not be observed.
+fn is_lower_bound(unobservable: u64, present: u64) -> bool {
+    unobservable.saturating_mul(20) > present
+}
 
 /// The working set of one target, or of all together, at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -239,8 +241,7 @@ impl Wss {
     /// Whether the figures are lower bounds: so much memory could not be observed that may be in use, too.
     pub fn is_lower_bound(&self) -> bool {
         let median = |part: fn(&Amount) -> Option<u64>| self.percentiles_of(part).map_or(0, |of| of.median());
-        let hidden = median(|amount| amount.unobservable_bytes);
-        hidden.saturating_mul(HIDDEN) > median(|amount| amount.present_bytes)
+        is_lower_bound(median(|amount| amount.unobservable_bytes), median(|amount| amount.present_bytes))
     }
 
     /// Why nothing is known, and what to do. `None` if something is.
