@@ -85,8 +85,9 @@ pub struct InUse {
     /// By the survey interval: the bytes, and the seconds for which they hold.
     by_interval: Vec<(u64, f64)>,
     intervals: Vec<(Duration, f64)>,
-    /// The bytes that surveys could not observe, and those that were present.
-    hidden: (Vec<(u64, f64)>, Vec<(u64, f64)>),
+    /// The bytes that surveys could not observe.
+    unobservable: Vec<(u64, f64)>,
+    present: Vec<(u64, f64)>,
     /// By each of [`DEFAULTS`], where it is known.
     by_window: Vec<([Option<Estimate>; DEFAULTS.len()], f64)>,
     /// Whether the last survey knows all memory.
@@ -124,8 +125,8 @@ impl InUse {
         }
         self.by_interval.push((sums.touched, seconds));
         self.intervals.push((survey.interval, seconds));
-        self.hidden.0.push((sums.unobservable, seconds));
-        self.hidden.1.push((sums.present, seconds));
+        self.unobservable.push((sums.unobservable, seconds));
+        self.present.push((sums.present, seconds));
         if self.is_known {
             let exact = |place: usize| (covered >= WINDOWS[place]).then(|| Estimate::exact(sums.within[place]));
             self.by_window.push((DEFAULTS.map(exact), seconds));
@@ -173,9 +174,8 @@ impl InUse {
 
     /// How much memory was in use over the time so far. `None` if nothing tells.
     pub fn finish(&self) -> Option<Used> {
-        let (unobservable, present) = &self.hidden;
-        let [unobservable, present] = [unobservable, present].map(|of| Percentiles::weighted(of.clone()).median());
-        let lower_bound = is_lower_bound(unobservable, present);
+        let median = |of: &[(u64, f64)]| Percentiles::weighted(of.to_vec()).median();
+        let lower_bound = is_lower_bound(median(&self.unobservable), median(&self.present));
         let Some(place) = self.window.place() else {
             let bytes = Percentiles::weighted(self.by_interval.clone());
             let window = Percentiles::weighted(self.intervals.clone()).median();
