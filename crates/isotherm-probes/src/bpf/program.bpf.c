@@ -57,7 +57,18 @@ static __always_inline __u64 leaf(const struct walk_args *args, __u64 entry, __u
 	return (entry & kept) | level << ENTRY_LEVEL_SHIFT;
 }
 
-/* The entry that maps `addr`, or 0 if none is present. */
+/*
+ * The same of an entry that is not present, or 0. A page with protection NONE (mprotect, NUMA balancing) is in memory. The
+ * kernel inverts the address in its entry.
+ */
+static __always_inline __u64 forbidden_leaf(const struct walk_args *args, __u64 entry, __u64 level)
+{
+	if (!(entry & ENTRY_PROTNONE) || level > 2 || (level == 2 && !(entry & ENTRY_HUGE)))
+		return 0;
+	return leaf(args, (entry ^ args->address_mask) | ENTRY_PRESENT, level);
+}
+
+/* The entry that maps `addr`, or 0 if none does. */
 static __always_inline __u64 look_up(const struct walk_args *args, __u64 table, __u64 addr)
 {
 	__u64 entry, phys;
@@ -71,7 +82,7 @@ static __always_inline __u64 look_up(const struct walk_args *args, __u64 table, 
 		if (bpf_probe_read_kernel(&entry, sizeof(entry), (const void *)table))
 			return 0;
 		if (!(entry & ENTRY_PRESENT))
-			return 0;
+			return forbidden_leaf(args, entry, level);
 		if (level == 1 || (level <= 3 && entry & ENTRY_HUGE))
 			return leaf(args, entry, level);
 		phys = entry & args->address_mask;
@@ -154,8 +165,7 @@ static __always_inline __u64 find_table(const struct walk_args *args, __u64 tabl
 		if (bpf_probe_read_kernel(&entry, sizeof(entry), (const void *)table))
 			return 0;
 		if (!(entry & ENTRY_PRESENT)) {
-			if (level == 2 && entry & ENTRY_HUGE && entry & ENTRY_PROTNONE)
-				*found = leaf(args, entry | ENTRY_PRESENT, level);
+			*found = forbidden_leaf(args, entry, level);
 			return 0;
 		}
 		if (level <= 3 && entry & ENTRY_HUGE) {

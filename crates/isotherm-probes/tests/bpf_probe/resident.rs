@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use isotherm_core::AccessProbe;
+use isotherm_core::{AccessProbe, PageLook, Sample};
 use isotherm_probes::bpf::BpfProbe;
 
 use crate::survey::{counts, open_private, survey_of};
@@ -130,4 +130,34 @@ fn programs_add_up_to_their_resident_memory() {
         child.wait().unwrap();
         assert!(found.abs_diff(resident) * 100 <= resident, "{}: {found} of {resident} bytes", words[0]);
     }
+}
+
+#[test]
+fn a_look_finds_pages_without_permission_in_memory_and_not_accessed() {
+    let mut probe = or_skip!(open_private());
+    let mut target = Target::start();
+    let areas = ["small", "huge"].map(|kind| {
+        let start = target.map(kind, 4 * MIB);
+        target.write(start, 4 * MIB);
+        start
+    });
+    update(&mut probe, &[&target]);
+    areas.iter().for_each(|start| target.write(*start, 4 * MIB));
+    let samples: Vec<Sample> =
+        areas.iter().map(|start| Sample { target: space(&target).id, addr: start + 3 * MIB }).collect();
+    let look = |probe: &mut BpfProbe| {
+        let mut looks = Vec::new();
+        probe.pages().unwrap().look(&samples, &mut looks).unwrap();
+        looks
+    };
+    let before = look(&mut probe);
+    for start in areas {
+        target.request(&format!("forbid {start} {}", 4 * MIB));
+    }
+    assert_eq!(look(&mut probe), before);
+    assert!(before.iter().all(|look| look.present && look.accessed && look.frame.is_some()), "{before:?}");
+    let mut cleared = Vec::new();
+    probe.pages().unwrap().clear_pages(&samples, &mut cleared).unwrap();
+    assert_eq!(cleared, [true, true]);
+    assert_eq!(look(&mut probe), before.iter().map(|of| PageLook { accessed: false, ..*of }).collect::<Vec<_>>());
 }
