@@ -83,23 +83,39 @@ fn layers(groups: &[GroupWss], by: GroupBy, time: (Duration, Duration), columns:
     layers
 }
 
-/// Adds the mean bytes of a group in each column of which it has more than half. So an edge within a column is no step
-/// of its own, and of two groups that follow one another, one has the column.
+/// Adds the bytes of a group in each column in whose middle it has some: those in the middle if it changes once within
+/// the column, and the mean if it changes more often. So an edge within a column is no step of its own, which would be a
+/// bar of one column, and of two groups that follow one another, one has the column.
 fn add(values: &mut [f64], group: &GroupWss, (start, end): (Duration, Duration)) {
     let wide = (end.saturating_sub(start)).as_secs_f64().max(1e-9) / values.len() as f64;
     let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);
-    let mut sums = vec![(0.0, 0.0); values.len()];
+    let mut columns = vec![Column::default(); values.len()];
     for held in &group.over_time {
         let (from, to) = (place(held.time.saturating_sub(held.span)), place(held.time));
-        for (column, (bytes, covered)) in sums.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
-            let share = (to.min(column as f64 + 1.0) - from.max(column as f64)).max(0.0);
-            *bytes += held.bytes as f64 * share;
-            *covered += share;
+        for (nth, column) in columns.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
+            let share = (to.min(nth as f64 + 1.0) - from.max(nth as f64)).max(0.0);
+            column.bytes += held.bytes as f64 * share;
+            column.covered += share;
+            column.points += 1;
+            let middle = nth as f64 + 0.5;
+            column.middle = Some(held.bytes as f64).filter(|_| from <= middle && middle < to).or(column.middle);
         }
     }
-    for (value, (bytes, covered)) in values.iter_mut().zip(sums) {
-        *value += if covered > 0.5 { bytes / covered } else { 0.0 };
+    for (value, Column { bytes, covered, points, middle }) in values.iter_mut().zip(columns) {
+        *value += middle.map_or(0.0, |middle| if points > 2 { bytes / covered } else { middle });
     }
+}
+
+/// What a group has in a column.
+#[derive(Clone, Copy, Default)]
+struct Column {
+    /// The bytes of its points, each times the share of the column that it covers.
+    bytes: f64,
+    /// The share that all of them cover.
+    covered: f64,
+    points: usize,
+    /// The bytes in the middle of the column.
+    middle: Option<f64>,
 }
 
 #[cfg(test)]
@@ -130,5 +146,11 @@ mod tests {
         assert_eq!(of(&[(0, 340, 8), (340, 380, 8), (380, 1000, 8)]), [8.0; 10]);
         let (first, second) = (of(&[(0, 530, 8)]), of(&[(530, 1000, 8)]));
         assert_eq!(first.iter().zip(&second).map(|(a, b)| a + b).collect::<Vec<_>>(), [8.0; 10]);
+        let (first, second) = (of(&[(0, 550, 8)]), of(&[(550, 1000, 8)]));
+        assert_eq!(first.iter().zip(&second).map(|(a, b)| a + b).collect::<Vec<_>>(), [8.0; 10]);
+        // A change within a column is one step. Many within one are their mean.
+        assert_eq!(of(&[(0, 530, 8), (530, 1000, 4)]), [8.0, 8.0, 8.0, 8.0, 8.0, 4.0, 4.0, 4.0, 4.0, 4.0]);
+        let short: Vec<_> = (0..50).map(|nth| (nth * 20, nth * 20 + 20, 8 * (nth % 5))).collect();
+        assert!(of(&short).iter().all(|value| (value - 16.0).abs() < 1e-6));
     }
 }
