@@ -37,6 +37,10 @@ struct World {
     reserved: Option<AddrRange>,
     /// The time in which its pages appear, in the order of addresses. All are there from the start if it is zero.
     fills: Duration,
+    /// When all of its pages go.
+    ends: Option<Duration>,
+    /// Whether the panel was read since then.
+    read_after: Rc<Cell<bool>>,
     /// Whether the process was started by the run.
     begins: bool,
     /// What the first part of the first survey takes beyond reading, in nanoseconds.
@@ -80,6 +84,8 @@ impl World {
             pid,
             reserved: None,
             fills: Duration::ZERO,
+            ends: None,
+            read_after: Rc::default(),
             begins: false,
             opens: 0,
             at_once: 1,
@@ -108,7 +114,12 @@ impl World {
     fn is_present(&self, addr: u64) -> bool {
         let index = self.ranges.partition_point(|range| range.end() <= addr);
         let is_mapped = self.ranges.get(index).is_some_and(|range| range.contains(addr));
-        is_mapped && (addr / PAGE_SIZE).is_multiple_of(self.sparse) && self.filled(addr) <= self.now.get()
+        let is_one = is_mapped && (addr / PAGE_SIZE).is_multiple_of(self.sparse);
+        is_one && self.filled(addr) <= self.now.get() && !self.has_ended()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= self.now.get())
     }
 
     /// The share of the pages that have appeared.
@@ -240,6 +251,9 @@ impl AddressSpace for World {
     }
 
     fn resident(&mut self, _: TargetId) -> Option<u64> {
+        if self.read_after.get() {
+            return None;
+        }
         Some((self.filled_part() * (World::pages(self) * (1 + self.again) * PAGE_SIZE) as f64) as u64)
     }
 }
@@ -279,6 +293,7 @@ impl AccessProbe for World {
 impl PageProbe for World {
     fn look(&mut self, pages: &[Sample], looks: &mut Vec<PageLook>) -> Result<(), BoxError> {
         self.spend(150 * pages.len() as u64);
+        self.read_after.set(self.has_ended());
         looks.extend(pages.iter().map(|page| {
             let (view, addr) = (page.addr / DISTANCE, page.addr % DISTANCE);
             let present = self.is_present(addr);
@@ -464,6 +479,16 @@ fn memory_of_which_most_pages_are_absent_is_known_as_exactly_as_other_memory() {
     };
     let (dense, sparse) = (width(1), width(8));
     assert!(sparse < dense * 1.5, "{sparse:.3} wide, where dense memory has {dense:.3}");
+}
+
+#[test]
+fn memory_that_goes_after_its_size_was_read_does_not_count_twice() {
+    let ends = Some(Duration::from_millis(2600));
+    let world = World { ends, ..World::dense(1, GIB / 4, &in_use(0.5), true) };
+    let (found, _) = watch(&world, Duration::from_millis(3500), false);
+    let last = found.panels.last().unwrap();
+    assert!(last.time > Duration::from_millis(2600));
+    assert!(last.total.iter().all(|of| of.high <= GIB / 4), "{:?}", last.total);
 }
 
 #[test]

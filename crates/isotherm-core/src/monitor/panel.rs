@@ -46,7 +46,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.panel.prepared(spent.unwrap_or_default());
         let began = self.cpu_time();
         let (reads, clears) = self.look_at_panel(false)?;
-        self.panel.find_missing();
+        self.find_missing();
         let snapshot = self.panel.snapshot(reads as u64, clears as u64);
         let spent = self.cpu_since(began);
         self.panel.spent(spent.unwrap_or_default(), reads, self.panel.is_first());
@@ -86,6 +86,20 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         self.panel.find_added();
         self.panel_buffers.turn = (self.panel_buffers.turn + count) % targets.len().max(1);
+    }
+
+    /// Finds what is in memory that the panel was not drawn from. Memory that has gone since its size was read, as that
+    /// of a process that ends, is not: its size is read again.
+    fn find_missing(&mut self) {
+        self.panel.find_missing();
+        let lacking: Vec<TargetId> = self.panel.lacking().take(MOST_RESIDENT).collect();
+        for &id in &lacking {
+            let pages = self.space.resident(id).unwrap_or_default() / PAGE_SIZE;
+            self.panel.has_at_most(id, pages);
+        }
+        if !lacking.is_empty() {
+            self.panel.find_missing();
+        }
     }
 
     /// Finds out which new targets share pages with others.

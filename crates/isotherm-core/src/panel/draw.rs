@@ -328,6 +328,18 @@ impl Panel {
         self.resident.insert(target, pages as f64);
     }
 
+    /// Takes in that no more pages of a target are in memory now.
+    pub(crate) fn has_at_most(&mut self, target: TargetId, pages: u64) {
+        if let Some(resident) = self.resident.get_mut(&target) {
+            *resident = resident.min(pages as f64);
+        }
+    }
+
+    /// The targets that have more in memory than was drawn from.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = TargetId> {
+        self.targets.iter().filter(|drawn| drawn.missing > 0.0).map(|drawn| drawn.id)
+    }
+
     /// Finds the targets whose absent members are read again, because memory was added.
     pub(crate) fn find_added(&mut self) {
         for drawn in &mut self.targets {
