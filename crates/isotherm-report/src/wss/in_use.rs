@@ -33,6 +33,12 @@ pub(super) fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
     panel.observed + window / 10 >= window && panel.interval <= window + window / 2
 }
 
+/// Whether a reading at `time` is so long after a survey that this does not tell the window any longer. Surveys of
+/// memory that grows, or of a busy machine, can be far apart.
+pub(super) fn is_after(time: Duration, survey: Duration, window: Duration) -> bool {
+    time > survey + 2 * window
+}
+
 /// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what
 /// is present.
 pub(super) fn is_figure(Estimate { low, value, high }: Estimate, present: Option<u64>) -> bool {
@@ -88,12 +94,14 @@ pub struct InUse {
     /// The bytes that surveys could not observe.
     unobservable: Vec<(u64, f64)>,
     present: Vec<(u64, f64)>,
-    /// By each of [`DEFAULTS`], where it is known.
-    by_window: Vec<([Option<Estimate>; DEFAULTS.len()], f64)>,
+    /// By each of [`DEFAULTS`], where it is known: figures, and the seconds for which they hold.
+    by_window: [Vec<(Estimate, f64)>; DEFAULTS.len()],
     /// Whether the last survey knows all memory.
     is_known: bool,
-    /// What the last survey has found, and the time from the first one to it.
-    survey: Option<(PageSums, Duration)>,
+    /// What the last survey has found, the time from the first one to it, and its time.
+    survey: Option<(PageSums, Duration, Duration)>,
+    /// Up to when each of [`DEFAULTS`] has a figure.
+    until: [Duration; DEFAULTS.len()],
     /// The last reading of the panel, without its targets.
     panel: Option<PanelSnapshot>,
 }
@@ -118,7 +126,7 @@ impl InUse {
         let (covered, seconds) = (self.reach.of(survey), survey.interval.as_secs_f64());
         // The first survey does not tell when memory was accessed.
         self.is_known = !survey.interval.is_zero() && is_known(&sums);
-        self.survey = Some((sums, covered));
+        self.survey = Some((sums, covered, survey.time));
         self.window.survey(survey.interval, self.is_known);
         if survey.interval.is_zero() {
             return;
@@ -127,43 +135,55 @@ impl InUse {
         self.intervals.push((survey.interval, seconds));
         self.unobservable.push((sums.unobservable, seconds));
         self.present.push((sums.present, seconds));
-        if self.is_known {
-            let exact = |place: usize| (covered >= WINDOWS[place]).then(|| Estimate::exact(sums.within[place]));
-            self.by_window.push((DEFAULTS.map(exact), seconds));
+        for (nth, place) in DEFAULTS.into_iter().enumerate() {
+            if self.is_known && covered >= WINDOWS[place] {
+                self.holds(nth, Estimate::exact(sums.within[place]), survey.time, survey.interval);
+            }
         }
+    }
+
+    /// Takes in a figure of one of [`DEFAULTS`], for at most so long before `time`.
+    fn holds(&mut self, nth: usize, figure: Estimate, time: Duration, most: Duration) {
+        let since = std::mem::replace(&mut self.until[nth], time);
+        self.by_window[nth].push((figure, time.saturating_sub(since).min(most).as_secs_f64()));
     }
 
     /// Takes in a reading of the panel.
     pub fn panel(&mut self, panel: &PanelSnapshot) {
         self.window.panel(panel);
-        let last = self.panel.as_ref().map_or(Duration::ZERO, |last| last.time);
-        let seconds = panel.time.saturating_sub(last).as_secs_f64();
-        let estimate = |place: usize| {
+        for (nth, place) in DEFAULTS.into_iter().enumerate() {
             let window = WINDOWS[place];
-            self.estimate(panel, window, place).filter(|_| !self.is_exact(window))
-        };
-        self.by_window.push((DEFAULTS.map(estimate), seconds));
+            if self.is_exact(window, panel.time) {
+                continue;
+            }
+            match self.estimate(panel, window, place) {
+                Some(figure) => self.holds(nth, figure, panel.time, Duration::MAX),
+                None => self.until[nth] = panel.time,
+            }
+        }
         self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
     }
 
     /// The bytes that were accessed within a window, at the last survey or reading. `None` if it is not known.
     pub fn within(&self, window: Duration) -> Option<Estimate> {
         let place = WINDOWS.iter().position(|&known| known == window)?;
-        let survey = self.survey.filter(|_| self.is_exact(window));
+        let now = self.panel.as_ref().map_or(Duration::ZERO, |panel| panel.time);
+        let survey = self.survey.filter(|_| self.is_exact(window, now));
         match survey {
-            Some((sums, _)) => Some(Estimate::exact(sums.within[place])),
+            Some((sums, ..)) => Some(Estimate::exact(sums.within[place])),
             None => self.estimate(self.panel.as_ref()?, window, place),
         }
     }
 
-    /// Whether the last survey knows what was accessed within a window.
-    fn is_exact(&self, window: Duration) -> bool {
-        self.is_known && self.survey.is_some_and(|(_, covered)| covered >= window)
+    /// Whether the last survey knows what was accessed within a window at `time`.
+    fn is_exact(&self, window: Duration, time: Duration) -> bool {
+        let tells = |(_, covered, at)| covered >= window && !is_after(time, at, window);
+        self.is_known && self.survey.is_some_and(tells)
     }
 
     /// What a reading tells of a window.
     fn estimate(&self, panel: &PanelSnapshot, window: Duration, place: usize) -> Option<Estimate> {
-        let (found, present) = (panel.total[place], self.survey.map(|(sums, _)| sums.present));
+        let (found, present) = (panel.total[place], self.survey.map(|(sums, ..)| sums.present));
         (is_observed(panel, window) && is_figure(found, present)).then_some(found)
     }
 
@@ -183,8 +203,7 @@ impl InUse {
             return (!self.by_interval.is_empty()).then_some(used);
         };
         let nth = DEFAULTS.iter().position(|&default| default == place)?;
-        let known: Vec<(Estimate, f64)> =
-            self.by_window.iter().filter_map(|(by_window, seconds)| Some((by_window[nth]?, *seconds))).collect();
+        let known = &self.by_window[nth];
         let of = |part: fn(&Estimate) -> u64| {
             Percentiles::weighted(known.iter().map(|(estimate, seconds)| (part(estimate), *seconds)).collect())
         };
@@ -246,6 +265,17 @@ mod tests {
         let used = in_use.finish().unwrap();
         assert_eq!(used.median, Estimate { low: 240 * MIB, value: 256 * MIB, high: 270 * MIB });
         assert_eq!((used.window, used.most), (Duration::from_secs(5), 256 * MIB));
+    }
+
+    #[test]
+    fn the_panel_tells_it_long_after_the_last_survey() {
+        let mut in_use = InUse::default();
+        (0..10).for_each(|second| survey(&mut in_use, second, 20 * MIB, 0));
+        (1..30).for_each(|second| panel(&mut in_use, second));
+        assert_eq!(in_use.within(Duration::from_secs(5)).unwrap().value, 256 * MIB);
+        // The reading at 20 s is the first one that is too late for the survey at 9 s.
+        let found: Vec<(u64, f64)> = in_use.by_window[0].iter().map(|(of, held)| (of.value / MIB, *held)).collect();
+        assert_eq!(found[found.len() - 11..][..3], [(20, 1.0), (256, 11.0), (256, 1.0)]);
     }
 
     #[test]

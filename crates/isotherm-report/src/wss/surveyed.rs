@@ -7,7 +7,7 @@ use isotherm_core::survey::{PageSums, TargetSurvey, WINDOWS};
 use isotherm_core::{Estimate, PanelSnapshot, TargetId, TargetPanel};
 use isotherm_record::Needs;
 
-use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_figure, is_observed};
+use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_after, is_figure, is_observed};
 use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Accumulator, Seen, Selection};
@@ -71,9 +71,12 @@ impl Surveyed {
         let mut panels = self.panels.iter().filter(|_| place.is_some()).peekable();
         let has_panels = panels.peek().is_some();
         let mut panel = FromPanel::default();
-        // Whether the last survey knows all memory, and up to when there are points. So no two points hold for the same
-        // time, whatever they are from.
-        let (mut was_known, mut until) = (false, Duration::ZERO);
+        // The time of the last survey if that knows all memory, and up to when there are points. So no two points hold
+        // for the same time, whatever they are from.
+        let (mut known_at, mut until) = (None, Duration::ZERO);
+        let is_late = |found: &PanelSnapshot, known_at: Option<Duration>| {
+            known_at.is_none_or(|at| is_after(found.time, at, window.unwrap_or(Duration::MAX / 4)))
+        };
         for survey in &self.surveys {
             if !survey.interval.is_zero() {
                 intervals.push((survey.interval, survey.interval.as_secs_f64()));
@@ -82,10 +85,11 @@ impl Surveyed {
             // since.
             let covers = window.is_none_or(|window| survey.covered >= window);
             let is_known = covers && survey.is_known();
-            // Two surveys that know all memory tell all of the time between them.
-            let between = std::mem::replace(&mut was_known, is_known) && is_known;
+            // Two surveys that know all memory tell all of the time between them, unless they are far apart.
+            let before = known_at.filter(|_| is_known);
+            known_at = is_known.then_some(survey.time);
             while let Some(found) = panels.next_if(|found| found.time <= survey.time) {
-                if !between {
+                if is_late(found, before) {
                     let span = found.time.saturating_sub(std::mem::replace(&mut until, found.time));
                     panel.take((found, span), &self.selection, place.unwrap_or(0), &mut wss, &mut once);
                 }
@@ -113,7 +117,7 @@ impl Surveyed {
                 _ => once = None,
             }
         }
-        for found in panels.filter(|_| !was_known) {
+        for found in panels.filter(|found| is_late(found, known_at)) {
             let span = found.time.saturating_sub(std::mem::replace(&mut until, found.time));
             panel.take((found, span), &self.selection, place.unwrap_or(0), &mut wss, &mut once);
         }
@@ -263,7 +267,8 @@ mod tests {
         };
         // The first and the last but one do not know all memory.
         let surveys = vec![survey(0, 0, 0), survey(7, 7, 50 << 20), survey(12, 10, 0), survey(18, 6, 0)];
-        let surveys = surveys.into_iter().chain([survey(25, 7, 50 << 20), survey(30, 5, 0)]).collect();
+        let late = [survey(25, 7, 50 << 20), survey(30, 5, 0), survey(45, 15, 0)];
+        let surveys = surveys.into_iter().chain(late).collect();
         let within = Estimate { low: 9 << 20, value: 10 << 20, high: 11 << 20 };
         let target = TargetPanel { id: TargetId::PhysicalMemory, within: [within; WINDOWS.len()], by_mapping: vec![] };
         let panel = |seconds| PanelSnapshot {
@@ -274,14 +279,18 @@ mod tests {
             targets: vec![target.clone()],
             ..PanelSnapshot::default()
         };
-        let found = Surveyed { surveys, panels: (1..30).map(panel).collect(), ..Surveyed::default() };
+        let found = Surveyed { surveys, panels: (1..50).map(panel).collect(), ..Surveyed::default() };
         let wss = found.wss(Some(Duration::from_secs(1))).unwrap();
         let mut until = Duration::ZERO;
         for (point, total) in wss.points.iter().zip(wss.once.as_ref().unwrap()) {
             assert_eq!((point.time - point.span, point.time, point.span), (until, total.time, total.span));
             until = point.time;
         }
-        assert_eq!(until, Duration::from_secs(30));
+        assert_eq!(until, Duration::from_secs(49));
+        // A reading tells more than two windows after a survey, if the next one is no sooner.
+        let last: Vec<u64> = wss.points.iter().map(|point| point.time.as_secs()).filter(|&time| time >= 28).collect();
+        let expected = (28..=30).chain(30..=30).chain(33..=45).chain([45, 48, 49]);
+        assert_eq!(last, expected.collect::<Vec<u64>>());
     }
 
     #[test]
