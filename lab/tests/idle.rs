@@ -121,6 +121,26 @@ fn the_survey_finds_the_working_set_of_a_process() {
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
+fn the_panel_tells_how_much_is_in_use_before_surveys_know_it() {
+    share_a_processor();
+    let (recording, json) = (result_file("idle-panel.rec"), result_file("idle-panel.json"));
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid().to_string();
+    let options = ["--cpu-budget", "20%", "--probe", "idle", "--pid", &pid, "--duration", "8s"];
+    record(&options, &recording);
+    succeed(&["convert", recording.to_str().unwrap(), json.to_str().unwrap()]);
+    let recorded: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let last = recorded["panel"].as_array().unwrap().last().unwrap();
+    let second = last["windows_ns"].as_array().unwrap().iter().position(|window| window == 1_000_000_000_u64).unwrap();
+    let bytes = |key: &str| last["total"][second][key].as_u64().unwrap();
+    let (low, bytes, high) = (bytes("low_bytes"), bytes("bytes"), bytes("high_bytes"));
+    let hot = workload.area("hot").size();
+    assert!(low <= hot + 6 * MIB && high >= hot, "{low} to {high}, where {hot} bytes are hot");
+    assert!((hot * 8 / 10..=hot * 12 / 10 + 6 * MIB).contains(&bytes), "{bytes} of {hot}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
 fn the_hot_part_of_a_process_with_huge_pages_is_found() {
     const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     share_a_processor();

@@ -24,6 +24,7 @@ mod error;
 mod explore;
 mod frames;
 mod look;
+mod panel_pages;
 mod probe;
 mod probe_survey;
 mod survey;

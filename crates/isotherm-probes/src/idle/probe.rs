@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::survey::Survey;
-use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
+use isotherm_core::{AccessProbe, BoxError, Observation, PAGE_SIZE, PageProbe, Sample, TargetId, TargetSpace};
 
 use super::IdleError;
 use super::accesses::Accesses;
@@ -35,8 +35,8 @@ pub struct IdleProbe {
     /// The words of the bitmap that hold the marked pages, and the bits to set in each.
     words: Vec<(u64, u64)>,
     // The buffers below are kept between rounds, so that a round allocates nothing.
-    order: Vec<u32>,
-    frames: Vec<Option<u64>>,
+    pub(super) order: Vec<u32>,
+    pub(super) frames: Vec<Option<u64>>,
     entries: Vec<Option<u64>>,
     suspects: Vec<Page>,
     pub(super) buffer: PageBuffer,
@@ -149,22 +149,28 @@ impl IdleProbe {
         }
     }
 
-    /// Finds the state of each of `samples`, and the pages that can be marked.
-    fn find(&mut self, samples: &[Sample]) -> Result<(), TableError> {
-        self.looks.clear();
+    /// Puts the indices of the samples that lie in mappings into `order`, sorted by address, and their frames into
+    /// `frames`.
+    pub(super) fn locate_mapped(&mut self, samples: &[Sample]) {
         self.order.clear();
         let mut target = None;
         for (index, sample) in (0..).zip(samples) {
             if target.is_none_or(|target: &Target| target.id != sample.target) {
                 target = self.targets.iter().find(|target| target.id == sample.target);
             }
-            let mapped = target.is_some_and(|target| target.maps(sample.addr));
-            self.looks.push(if mapped { Look::Absent } else { Look::Nothing });
-            if mapped {
+            if target.is_some_and(|target| target.maps(sample.addr)) {
                 self.order.push(index);
             }
         }
         self.locate(samples);
+    }
+
+    /// Finds the state of each of `samples`, and the pages that can be marked.
+    fn find(&mut self, samples: &[Sample]) -> Result<(), TableError> {
+        self.locate_mapped(samples);
+        self.looks.clear();
+        self.looks.resize(samples.len(), Look::Nothing);
+        self.order.iter().for_each(|&index| self.looks[index as usize] = Look::Absent);
         self.marked.clear();
         let found = self.order.iter().zip(&self.frames);
         let page = |(&sample, &frame): (_, &Option<u64>)| {
@@ -360,6 +366,10 @@ impl AccessProbe for IdleProbe {
     }
 
     fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+
+    fn pages(&mut self) -> Option<&mut dyn PageProbe> {
         Some(self)
     }
 }

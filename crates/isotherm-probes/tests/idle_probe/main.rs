@@ -7,6 +7,7 @@ mod allocations;
 mod counting;
 mod look;
 mod made;
+mod panel;
 mod physical;
 #[cfg(target_arch = "x86_64")]
 mod real;
