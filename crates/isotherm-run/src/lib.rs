@@ -38,6 +38,7 @@ mod marking;
 mod marks;
 mod outlet;
 mod pace;
+mod plan;
 mod prepared;
 mod probe;
 mod properties;

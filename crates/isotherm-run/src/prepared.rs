@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use isotherm_core::{AttributeOptions, Attributes, Granularity, IntervalsGoal, PaceOptions, TargetId, units};
+use isotherm_core::{Attributes, Granularity, PaceOptions, TargetId, units};
 use isotherm_kernel::hold::LONGEST_HOLD;
 use isotherm_kernel::{
     Part, PhysicalMemory, Pidfd, Processes, Selection, Selector, TargetError, bit_prices, mappings_of, now_since_boot,
@@ -15,10 +15,10 @@ use isotherm_probes::{MOST_PAUSE, expected_pause};
 use isotherm_record::{Contents, Recorder, Recording, recording_at};
 
 use crate::command::Command;
-use crate::config::check_duration;
 use crate::delivery::{EventSink, Events, Need, Overflow, Sinks};
 use crate::outlet::Outlet;
 use crate::pace::HelperCpu;
+use crate::plan::{Plan, SchemeNeeds, Wishes};
 use crate::probe::{OpenProbe, ProbeKind, ProbeUse};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
@@ -29,19 +29,12 @@ use crate::stacks::StackThread;
 use crate::targets::LiveTargets;
 use crate::usage::Usage;
 use crate::{
-    CommandLine, ConfigError, Control, Event, IntervalsChoice, Notice, RunConfig, RunError, Scheduling, Severity,
-    Source, SurveyChoice, Targets,
+    CommandLine, ConfigError, Control, Event, Notice, ProbeChoice, RunConfig, RunError, Scheduling, Severity, Source,
+    SurveyChoice, Targets,
 };
-
-/// The update interval of a run with surveys, if none is asked for: processes and memory that are new are seen soon.
-/// The budget may make it longer.
-const SHORT_UPDATE: Duration = Duration::from_millis(200);
 
 /// The kernel tells the time at which a process was started in units of this, rounded down.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
-
-/// A run of a given length has at least this many snapshots, however long its intervals become.
-const LEAST_SNAPSHOTS: u32 = 10;
 
 const WHOLE_MAPPINGS: &str =
     "the probe refs sees whole mappings: those that the ranges touch are watched from their start to their end";
@@ -84,6 +77,89 @@ enum Origin {
     Replay(ReplaySource),
 }
 
+impl Origin {
+    /// Opens the probe of a live run and finds its targets. Adds to the notices, and to the files that the run reads.
+    fn live(
+        config: &RunConfig,
+        targets: &Targets,
+        probe: ProbeChoice,
+        (notices, inputs): (&mut Vec<Notice>, &mut Vec<PathBuf>),
+    ) -> Result<(Self, Properties), RunError> {
+        let mut warn = |text: &str| notices.push(Notice::new(Severity::Warning, text));
+        let mut budget = config.budget.unwrap_or_default();
+        let mut limits = SharedLimits::default().with_longest_hold(config.shared_hold);
+        limits.time_share = budget.targets;
+        if let Some(prices) = bit_prices() {
+            (budget.set_again, budget.clear) = (prices.set_again, prices.clear);
+            limits.set_again = prices.set_again_of_few;
+        }
+        let wishes = Wishes {
+            attributes: config.attributes,
+            sampling: config.sampling,
+            survey: config.survey,
+            has_budget: config.budget.is_some(),
+            budget,
+            start: config.start,
+            intervals: config.intervals,
+            intervals_goal: config.intervals_goal,
+            duration: config.duration,
+            is_physical: targets.is_physical(),
+        };
+        let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
+        let how = ProbeUse {
+            shared: (config.shared, limits),
+            by_mapping: wishes.surveys_mappings(config.schemes.is_some()),
+            most_pause: if config.allow_pauses { Duration::MAX } else { MOST_PAUSE },
+            sweeps: (config.survey == SurveyChoice::Off).then_some(rate),
+        };
+        if let Targets::Processes { selection, waits: true, .. } = targets
+            && let Some(text) = selection.warning(Path::new("/"))
+        {
+            warn(&text);
+        }
+        // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so what
+        // its probe lacks is reported first.
+        let (unbound, mut probe) = if targets.is_physical() {
+            let probe = OpenProbe::open(probe, targets, how)?;
+            (Unbound::new(targets)?, probe)
+        } else {
+            (Unbound::new(targets)?, OpenProbe::open(probe, targets, how)?)
+        };
+        let can = probe.capabilities();
+        let surveys = wishes.survey(can)?.is_some();
+        let mut part = targets.part().cloned().unwrap_or_default();
+        let by_mapping = can.granularity == Granularity::Mapping;
+        if by_mapping && !part.ranges.is_empty() {
+            part.whole_mappings = true;
+            warn(WHOLE_MAPPINGS);
+        }
+        if matches!(probe.kind, ProbeKind::Kernel { .. }) && !part.mappings.is_empty() {
+            warn(FIRST_MAPPINGS);
+        }
+        let unbound = unbound.narrowed_to(part)?;
+        // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
+        let look = if surveys { probe.look.take() } else { None };
+        let schemes = config.schemes.clone().map(|schemes| PreparedSchemes::new(schemes, look, surveys));
+        let schemes = schemes.transpose()?.map(Box::new);
+        let needs = schemes.as_ref().map(|schemes| SchemeNeeds {
+            compares_rates: schemes.longest_aggregation().is_none(),
+            longest: schemes.longest_in_time(),
+        });
+        let Plan { attributes, pace, properties } = Plan::resolve(&wishes, can, needs)?;
+        let stacks = config.stacks.then(StackTracer::open).transpose()?;
+        if stacks.as_ref().is_some_and(StackTracer::slows_all_calls) {
+            warn(SLOW_CALLS);
+        }
+        if by_mapping {
+            notices.extend(unbound.pause());
+        }
+        inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
+        notices.extend(probe.notice);
+        let (probe, targets, scheduling) = (probe.kind, unbound, config.scheduling.clone());
+        Ok((Self::Live { probe, attributes, pace, scheduling, targets, schemes, stacks }, properties))
+    }
+}
+
 /// Targets that were checked. A command may not run yet.
 #[expect(clippy::large_enum_variant, reason = "a run has one of it")]
 enum Unbound {
@@ -112,169 +188,21 @@ impl RunConfig {
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
         config.validate()?;
-        let mut inputs = config.inputs();
-        let has_command = config.command_line().is_some();
-        let RunConfig {
-            source,
-            attributes,
-            sampling,
-            survey,
-            shared,
-            shared_hold,
-            allow_pauses,
-            budget,
-            start,
-            stacks,
-            intervals,
-            intervals_goal,
-            scheduling,
-            seed,
-            duration,
-            schemes,
-            recording,
-            recording_need,
-        } = config;
-        let seed = seed.unwrap_or_else(unix_ns);
-        let has_schemes = schemes.is_some();
-        let mut notices = Vec::new();
-        let (origin, properties) = match source {
-            Source::Live { targets, probe } => {
-                // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so
-                // what its probe lacks is reported first.
-                let wants_samples = attributes.sampling.is_some() || attributes.aggregation.is_some() || has_schemes;
-                let by_mapping = survey != SurveyChoice::Off && !wants_samples;
-                // Without a budget of their own, users who ask for an interval get it, and users who turn surveys off
-                // get DAMON's method.
-                let bounds_samples = budget.is_some() || (attributes.sampling.is_none() && survey != SurveyChoice::Off);
-                let mut budget = budget.unwrap_or_default();
-                let mut limits = SharedLimits::default().with_longest_hold(shared_hold);
-                limits.time_share = budget.targets;
-                if let Some(prices) = bit_prices() {
-                    (budget.set_again, budget.clear) = (prices.set_again, prices.clear);
-                    limits.set_again = prices.set_again_of_few;
-                }
-                let shared = (shared, limits);
-                let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
-                let sweeps = (survey == SurveyChoice::Off).then_some(rate);
-                let most_pause = if allow_pauses { Duration::MAX } else { MOST_PAUSE };
-                let how = ProbeUse { shared, by_mapping, most_pause, sweeps };
-                if let Targets::Processes { selection, waits: true, .. } = &targets {
-                    let warning = selection.warning(Path::new("/"));
-                    notices.extend(warning.map(|warning| Notice::new(Severity::Warning, &warning)));
-                }
-                let (unbound, mut probe) = if targets.is_physical() {
-                    let probe = OpenProbe::open(probe, &targets, how)?;
-                    (Unbound::new(&targets)?, probe)
-                } else {
-                    (Unbound::new(&targets)?, OpenProbe::open(probe, &targets, how)?)
-                };
-                let survey = probe.survey(survey)?;
-                // Without sampling, the sampling interval only says how often there is a snapshot.
-                if sampling && !probe.has_samples() && attributes.sampling.is_some() {
-                    return Err(ConfigError::NoSamples.into());
-                }
-                let (sampling, attributes) = match sampling && !probe.has_samples() {
-                    true => (false, attributes.without_samples()),
-                    false => (sampling, attributes),
-                };
-                if !sampling && survey.is_none() {
-                    return Err(ConfigError::NoSurvey(probe.name).into());
-                }
-                let granularity = probe.granularity();
-                let mut part = targets.part().cloned().unwrap_or_default();
-                if granularity == Granularity::Mapping && !part.ranges.is_empty() {
-                    part.whole_mappings = true;
-                    notices.push(Notice::new(Severity::Warning, WHOLE_MAPPINGS));
-                }
-                if matches!(probe.kind, ProbeKind::Kernel { .. }) && !part.mappings.is_empty() {
-                    notices.push(Notice::new(Severity::Warning, FIRST_MAPPINGS));
-                }
-                let unbound = unbound.narrowed_to(part)?;
-                if granularity == Granularity::Mapping {
-                    notices.extend(unbound.pause());
-                }
-                // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
-                let look = if survey.is_some() { probe.look.take() } else { None };
-                let schemes = schemes.map(|schemes| PreparedSchemes::new(schemes, look, survey.is_some()));
-                let schemes = schemes.transpose()?.map(Box::new);
-                let compares_rates = schemes.as_ref().is_some_and(|schemes| schemes.longest_aggregation().is_none());
-                let in_time = schemes.as_ref().map_or(Duration::MAX, |schemes| schemes.longest_in_time());
-                let adapts = bounds_samples
-                    && attributes.sampling.is_none()
-                    && attributes.aggregation.is_none()
-                    && granularity == Granularity::Page
-                    && probe.can_tune()
-                    && intervals != IntervalsChoice::Fixed;
-                // A scheme that compares access rates needs the sampling interval that it was written for.
-                let tunes = adapts && !compares_rates;
-                let most = match intervals {
-                    IntervalsChoice::Within(most) => most,
-                    IntervalsChoice::Auto | IntervalsChoice::Fixed => Duration::MAX,
-                };
-                let most = most.min(in_time);
-                let most_aggregation = duration.map_or(most, |duration| most.min(duration / LEAST_SNAPSHOTS));
-                if intervals_goal.is_some() && !tunes {
-                    return Err(ConfigError::GoalOfFixedIntervals.into());
-                }
-                let goal = tunes.then(|| {
-                    let goal = intervals_goal.unwrap_or_default();
-                    IntervalsGoal { most_aggregation: most_aggregation.min(goal.most_aggregation), ..goal }
-                });
-                let has_budget = probe.is_paced() && (bounds_samples || !sampling);
-                let longest_aggregation = (adapts && !tunes).then_some(most_aggregation);
-                let samples = sampling;
-                let pace = PaceOptions {
-                    budget,
-                    start,
-                    has_budget,
-                    bounds_samples,
-                    samples,
-                    survey,
-                    goal,
-                    longest_aggregation,
-                };
-                let follows = survey.is_some() && !targets.is_physical();
-                let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
-                let attributes = AttributeOptions { update, ..attributes };
-                let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
-                check_duration(duration, attributes)?;
-                let stacks = stacks.then(StackTracer::open).transpose()?;
-                if stacks.as_ref().is_some_and(StackTracer::slows_all_calls) {
-                    notices.push(Notice::new(Severity::Warning, SLOW_CALLS));
-                }
-                inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
-                notices.extend(probe.notice);
-                let properties = Properties {
-                    probe: probe.name.into(),
-                    granularity,
-                    attributes: Some(attributes),
-                    samples: sampling,
-                    surveys: survey.is_some(),
-                    budget: has_budget.then_some(budget),
-                    tunes_intervals: Some(goal.is_some() && sampling),
-                };
-                let (probe, targets) = (probe.kind, unbound);
-                (Origin::Live { probe, attributes, pace, scheduling, targets, schemes, stacks }, properties)
-            }
+        let (mut inputs, mut notices) = (config.inputs(), Vec::new());
+        let (seed, duration) = (config.seed.unwrap_or_else(unix_ns), config.duration);
+        let (has_schemes, has_command) = (config.schemes.is_some(), config.command_line().is_some());
+        let (origin, properties) = match config.source.clone() {
+            Source::Live { targets, probe } => Origin::live(&config, &targets, probe, (&mut notices, &mut inputs))?,
             Source::Simulation(pattern) => {
-                let granularity = Granularity::Page;
-                let attributes = attributes.resolve(granularity).map_err(ConfigError::from)?;
-                let schemes = schemes.map(fixed_schemes).transpose()?;
-                let survey = match survey {
+                let survey = match config.survey {
                     SurveyChoice::Every(interval) => Some(interval),
                     SurveyChoice::Auto | SurveyChoice::Off => None,
                 };
-                let source = SimulationSource { pattern: *pattern, attributes, survey, seed, schemes };
-                let properties = Properties {
-                    probe: "simulation".into(),
-                    granularity,
-                    attributes: Some(attributes),
-                    samples: sampling,
-                    surveys: survey.is_some(),
-                    budget: None,
-                    tunes_intervals: Some(false),
-                };
-                (Origin::Simulation(source), properties)
+                let attributes = config.attributes.resolve(Granularity::Page).map_err(ConfigError::from)?;
+                let properties = Properties::of_simulation(attributes, config.sampling, survey.is_some());
+                let schemes = config.schemes.map(fixed_schemes).transpose()?;
+                let pattern = *pattern;
+                (Origin::Simulation(SimulationSource { pattern, attributes, survey, seed, schemes }), properties)
             }
             Source::Replay { path, max_memory } => {
                 let recording = Recording::open_within(&path, max_memory)?;
@@ -283,29 +211,26 @@ impl Prepared {
                     let text = "the recording is damaged; what cannot be read is passed over (isotherm check)";
                     notices.push(Notice::new(Severity::Warning, text));
                 }
-                let schemes = schemes.map(fixed_schemes).transpose()?;
+                let schemes = config.schemes.map(fixed_schemes).transpose()?;
                 (Origin::Replay(ReplaySource { recording, schemes }), properties)
             }
         };
-        let recording = recording.map(|path| {
-            let header = header(&properties, seed);
-            let usage = (matches!(origin, Origin::Live { .. }) && !has_schemes).then(Usage::new);
-            let activities = has_schemes || usage.is_some();
-            let live = matches!(origin, Origin::Live { .. });
-            let surveys = properties.surveys;
+        let live = matches!(origin, Origin::Live { .. });
+        let recording = config.recording.map(|path| {
+            let usage = (live && !has_schemes).then(Usage::new);
             let contents = Contents {
-                activities,
-                surveys,
+                activities: has_schemes || usage.is_some(),
+                surveys: properties.surveys,
                 // Without a clock, the source waits for the recorder, and nothing is missed.
                 live,
                 // A mark can be made at any time.
                 marks: true,
-                allocations: stacks,
+                allocations: config.stacks,
             };
             let output = recording_at(&path).apart_from(&inputs).create()?;
             // A command has an end and a status, however short it is, and its recording says so.
-            let recorder = Recorder::begin(output, &header, contents)?;
-            let need = recording_need.unwrap_or(if has_schemes { Need::Optional } else { Need::Needed });
+            let recorder = Recorder::begin(output, &header(&properties, seed), contents)?;
+            let need = config.recording_need.unwrap_or(if has_schemes { Need::Optional } else { Need::Needed });
             Ok::<_, RunError>((RecordingSink::new(recorder, usage, has_command), need))
         });
         let recording = recording.transpose()?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AccessProbe, Granularity, SurveyInterval};
+use isotherm_core::{AccessProbe, Granularity};
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 use isotherm_probes::damon::{self, DamonPaths, Scope};
@@ -10,7 +10,8 @@ use isotherm_probes::idle::IdleProbe;
 use isotherm_probes::mapped::MappedProbe;
 
 use crate::error::chain;
-use crate::{ConfigError, Notice, ProbeChoice, RunError, Severity, SurveyChoice, Targets};
+use crate::plan::Capabilities;
+use crate::{Notice, ProbeChoice, RunError, Severity, Targets};
 
 /// A probe that works here.
 pub(crate) struct OpenProbe {
@@ -121,50 +122,22 @@ impl OpenProbe {
         Self { name: "refs", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 
-    /// Whether pages can be sampled.
-    pub(crate) fn has_samples(&self) -> bool {
-        match &self.kind {
-            ProbeKind::Monitor(probe) => probe.has_samples(),
-            ProbeKind::Kernel { .. } => true,
-        }
-    }
-
-    /// Whether the run keeps a budget. The kernel paces its own DAMON.
-    pub(crate) fn is_paced(&self) -> bool {
-        matches!(self.kind, ProbeKind::Monitor(_))
-    }
-
-    /// Whether the intervals can follow from what is observed.
-    pub(crate) fn can_tune(&self) -> bool {
-        match &self.kind {
-            ProbeKind::Monitor(_) => true,
-            ProbeKind::Kernel { tunes, .. } => *tunes,
-        }
-    }
-
-    /// How often to survey. `None` if there is to be no survey.
-    ///
-    /// # Errors
-    /// If surveys are asked for and the probe has none, or if they are not wanted and the probe has nothing else.
-    pub(crate) fn survey(&mut self, choice: SurveyChoice) -> Result<Option<SurveyInterval>, RunError> {
-        let has_survey = match &mut self.kind {
-            ProbeKind::Monitor(probe) => probe.survey().is_some() || probe.mapping_survey().is_some(),
-            ProbeKind::Kernel { .. } => false,
-        };
-        match choice {
-            SurveyChoice::Off if !self.has_samples() => Err(ConfigError::SurveyNeeded.into()),
-            SurveyChoice::Every(_) if !has_survey => Err(ConfigError::NoSurvey(self.name).into()),
-            SurveyChoice::Every(interval) => Ok(Some(SurveyInterval::Fixed(interval))),
-            SurveyChoice::Auto if has_survey => Ok(Some(SurveyInterval::Auto)),
-            SurveyChoice::Auto | SurveyChoice::Off => Ok(None),
-        }
-    }
-
-    /// The smallest piece of memory that one answer speaks for.
-    pub(crate) fn granularity(&self) -> Granularity {
-        match &self.kind {
-            ProbeKind::Monitor(probe) => probe.granularity(),
-            ProbeKind::Kernel { .. } => Granularity::Page,
+    /// What the probe can do.
+    pub(crate) fn capabilities(&mut self) -> Capabilities {
+        let name = self.name;
+        match &mut self.kind {
+            ProbeKind::Monitor(probe) => Capabilities {
+                name,
+                granularity: probe.granularity(),
+                samples: probe.has_samples(),
+                surveys: probe.survey().is_some() || probe.mapping_survey().is_some(),
+                is_paced: true,
+                tunes: true,
+            },
+            ProbeKind::Kernel { tunes, .. } => {
+                let granularity = Granularity::Page;
+                Capabilities { name, granularity, samples: true, surveys: false, is_paced: false, tunes: *tunes }
+            }
         }
     }
 }

@@ -31,6 +31,19 @@ pub struct Properties {
 }
 
 impl Properties {
+    /// Those of a simulation.
+    pub(crate) fn of_simulation(attributes: Attributes, samples: bool, surveys: bool) -> Self {
+        Self {
+            probe: "simulation".into(),
+            granularity: Granularity::Page,
+            attributes: Some(attributes),
+            samples,
+            surveys,
+            budget: None,
+            tunes_intervals: Some(false),
+        }
+    }
+
     /// Those of the run that a recording was made of.
     pub(crate) fn of(header: &Header) -> Self {
         let time = Duration::from_nanos;
