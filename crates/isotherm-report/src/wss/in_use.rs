@@ -39,6 +39,13 @@ pub(super) fn is_after(time: Duration, survey: Duration, window: Duration) -> bo
     time > survey + 2 * window
 }
 
+/// Whether the panel tells a window better than surveys of this interval that know all memory. These tell exactly what
+/// was accessed in their interval, and that of other windows only about: the parts of a survey are read at different
+/// times, and which part of an interval an access was in is not known.
+pub(super) fn is_better(found: Estimate, interval: Duration, window: Duration) -> bool {
+    interval * 2 > window && found.high - found.low <= found.value / 4
+}
+
 /// Whether an estimate tells something: its bounds are no further apart than it is large, or than a twentieth of what
 /// is present.
 pub(super) fn is_figure(Estimate { low, value, high }: Estimate, present: Option<u64>) -> bool {
@@ -98,8 +105,8 @@ pub struct InUse {
     by_window: [Vec<(Estimate, f64)>; DEFAULTS.len()],
     /// Whether the last survey knows all memory.
     is_known: bool,
-    /// What the last survey has found, the time from the first one to it, and its time.
-    survey: Option<(PageSums, Duration, Duration)>,
+    /// What the last survey has found, the time from the first one to it, its time, and its interval.
+    survey: Option<(PageSums, Duration, Duration, Duration)>,
     /// Up to when each of [`DEFAULTS`] has a figure.
     until: [Duration; DEFAULTS.len()],
     /// The last reading of the panel, without its targets.
@@ -126,7 +133,7 @@ impl InUse {
         let (covered, seconds) = (self.reach.of(survey), survey.interval.as_secs_f64());
         // The first survey does not tell when memory was accessed.
         self.is_known = !survey.interval.is_zero() && is_known(&sums);
-        self.survey = Some((sums, covered, survey.time));
+        self.survey = Some((sums, covered, survey.time, survey.interval));
         self.window.survey(survey.interval, self.is_known);
         if survey.interval.is_zero() {
             return;
@@ -136,7 +143,7 @@ impl InUse {
         self.unobservable.push((sums.unobservable, seconds));
         self.present.push((sums.present, seconds));
         for (nth, place) in DEFAULTS.into_iter().enumerate() {
-            if self.is_known && covered >= WINDOWS[place] {
+            if self.is_exact(WINDOWS[place], place) {
                 self.holds(nth, Estimate::exact(sums.within[place]), survey.time, survey.interval);
             }
         }
@@ -151,9 +158,10 @@ impl InUse {
     /// Takes in a reading of the panel.
     pub fn panel(&mut self, panel: &PanelSnapshot) {
         self.window.panel(panel);
+        self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
         for (nth, place) in DEFAULTS.into_iter().enumerate() {
             let window = WINDOWS[place];
-            if self.is_exact(window, panel.time) {
+            if self.is_exact(window, place) {
                 continue;
             }
             match self.estimate(panel, window, place) {
@@ -161,24 +169,26 @@ impl InUse {
                 None => self.until[nth] = panel.time,
             }
         }
-        self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
     }
 
     /// The bytes that were accessed within a window, at the last survey or reading. `None` if it is not known.
     pub fn within(&self, window: Duration) -> Option<Estimate> {
         let place = WINDOWS.iter().position(|&known| known == window)?;
-        let now = self.panel.as_ref().map_or(Duration::ZERO, |panel| panel.time);
-        let survey = self.survey.filter(|_| self.is_exact(window, now));
+        let survey = self.survey.filter(|_| self.is_exact(window, place));
         match survey {
             Some((sums, ..)) => Some(Estimate::exact(sums.within[place])),
             None => self.estimate(self.panel.as_ref()?, window, place),
         }
     }
 
-    /// Whether the last survey knows what was accessed within a window at `time`.
-    fn is_exact(&self, window: Duration, time: Duration) -> bool {
-        let tells = |(_, covered, at)| covered >= window && !is_after(time, at, window);
-        self.is_known && self.survey.is_some_and(tells)
+    /// Whether the last survey knows what was accessed within a window, and the last reading does not know it better.
+    fn is_exact(&self, window: Duration, place: usize) -> bool {
+        let Some((_, covered, at, interval)) = self.survey.filter(|_| self.is_known) else { return false };
+        covered >= window
+            && self.panel.as_ref().is_none_or(|panel| {
+                let found = self.estimate(panel, window, place);
+                !is_after(panel.time, at, window) && !found.is_some_and(|found| is_better(found, interval, window))
+            })
     }
 
     /// What a reading tells of a window.
@@ -265,6 +275,20 @@ mod tests {
         let used = in_use.finish().unwrap();
         assert_eq!(used.median, Estimate { low: 240 * MIB, value: 256 * MIB, high: 270 * MIB });
         assert_eq!((used.window, used.most), (Duration::from_secs(5), 256 * MIB));
+    }
+
+    #[test]
+    fn surveys_tell_windows_of_twice_their_interval_and_the_panel_shorter_ones() {
+        let mut in_use = InUse::default();
+        for second in (0..20).step_by(2) {
+            survey(&mut in_use, second, 200 * MIB, 0);
+            panel(&mut in_use, second + 1);
+        }
+        let within = |seconds| in_use.within(Duration::from_secs(seconds)).unwrap();
+        assert_eq!((within(2).value, within(5)), (256 * MIB, Estimate::exact(200 * MIB)));
+        let found = |nth: usize| in_use.by_window[nth].iter().map(|(of, _)| of.value / MIB).collect::<Vec<_>>();
+        assert!(found(1)[2..].iter().all(|of| *of == 256), "{:?}", found(1));
+        assert!(found(0)[4..].iter().all(|of| *of == 200), "{:?}", found(0));
     }
 
     #[test]

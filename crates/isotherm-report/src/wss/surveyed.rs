@@ -7,7 +7,7 @@ use isotherm_core::survey::{PageSums, TargetSurvey, WINDOWS};
 use isotherm_core::{Estimate, PanelSnapshot, TargetId, TargetPanel};
 use isotherm_record::Needs;
 
-use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_after, is_figure, is_observed};
+use super::in_use::{self, DefaultWindow, KNOWN, MUCH_UNKNOWN, is_after, is_better, is_figure, is_observed};
 use super::{Amount, Basis, Percentiles, Point, Total, Wss};
 use crate::ReportError;
 use crate::source::{Accumulator, Seen, Selection};
@@ -84,7 +84,8 @@ impl Surveyed {
             // The panel may know a window that goes back to before the first survey: of a program that has started
             // since.
             let covers = window.is_none_or(|window| survey.covered >= window);
-            let is_known = covers && survey.is_known();
+            let is_known =
+                covers && survey.is_known() && !place.is_some_and(|place| self.is_known_better(survey, place));
             // Two surveys that know all memory tell all of the time between them, unless they are far apart.
             let before = known_at.filter(|_| is_known);
             known_at = is_known.then_some(survey.time);
@@ -128,6 +129,29 @@ impl Surveyed {
             wss.window = Duration::from_millis((wss.window.as_micros() as u64 + 500) / 1000);
         }
         (!wss.points.is_empty()).then_some(wss)
+    }
+
+    /// Whether the last reading of the panel before a survey tells a window better, also of each target by itself.
+    fn is_known_better(&self, survey: &Survey, place: usize) -> bool {
+        let before = self.panels.partition_point(|found| found.time <= survey.time);
+        let found = before.checked_sub(1).and_then(|last| self.panels.get(last));
+        found.is_some_and(|found| {
+            let holds = |of: &&TargetPanel| self.selection.holds_target(of.id);
+            let estimate = match found.targets.iter().all(|of| holds(&of)) {
+                true => found.total[place],
+                false => found.targets.iter().filter(holds).fold(Estimate::default(), |mut sum, of| {
+                    sum += of.within[place];
+                    sum
+                }),
+            };
+            let is_better = |of: Estimate| is_better(of, survey.interval, WINDOWS[place]);
+            // Targets with less than a twentieth of it do not matter.
+            let matters = |of: &&TargetPanel| of.within[place].value >= estimate.value / 20;
+            is_observed(found, WINDOWS[place])
+                && !is_after(survey.time, found.time, WINDOWS[place])
+                && is_better(estimate)
+                && found.targets.iter().filter(holds).filter(matters).all(|of| is_better(of.within[place]))
+        })
     }
 
     /// The place of the window for which none was asked.
@@ -269,7 +293,8 @@ mod tests {
         let surveys = vec![survey(0, 0, 0), survey(7, 7, 50 << 20), survey(12, 10, 0), survey(18, 6, 0)];
         let late = [survey(25, 7, 50 << 20), survey(30, 5, 0), survey(45, 15, 0)];
         let surveys = surveys.into_iter().chain(late).collect();
-        let within = Estimate { low: 9 << 20, value: 10 << 20, high: 11 << 20 };
+        // Its bounds are so far apart that surveys tell the window better.
+        let within = Estimate { low: 8 << 20, value: 10 << 20, high: 11 << 20 };
         let target = TargetPanel { id: TargetId::PhysicalMemory, within: [within; WINDOWS.len()], by_mapping: vec![] };
         let panel = |seconds| PanelSnapshot {
             time: Duration::from_secs(seconds),
