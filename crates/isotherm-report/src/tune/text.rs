@@ -126,7 +126,7 @@ fn working_set(out: &mut dyn Write, terminal: &Terminal, found: &WorkingSet) -> 
         Basis::Samples => "estimated from samples; ",
     };
     if is_estimated {
-        let text = "estimated from a random part of the pages, since surveys do not know all memory; the bounds hold \
+        let text = "estimated from a random part of the pages where surveys do not know the window; the bounds hold \
                     in 19 of 20 cases, and idle is at least so much";
         paragraph(out, terminal, text)?;
     }

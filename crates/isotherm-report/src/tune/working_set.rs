@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::ReportError;
 use crate::source::{self, Selection, Source};
 use crate::surveys::{Reach, part};
-use crate::wss::{Basis, KNOWN, Wss, knows};
+use crate::wss::{Basis, KNOWN, Wss, is_better, knows};
 
 /// A window that is shorter than this part of the survey interval says the same as the interval.
 const DISTINCT: f64 = 0.9;
@@ -127,14 +127,14 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
         (found.anonymous_bytes, found.file_bytes) = (Some(anonymous), Some(file));
     }
     let least = by_interval.window.mul_f64(DISTINCT);
-    let panel = last_panel(source, selection)?.filter(|_| !last.is_known());
-    if let Some(panel) = &panel {
+    let panel = last_panel(source, selection)?;
+    if let Some(panel) = panel.as_ref().filter(|_| !last.is_known()) {
         let observed = panel.observed.as_nanos() as u64;
         found.covered_ns = found.covered_ns.max(Some(observed));
     }
     let idle = |place: usize| match &panel {
-        Some(panel) => last.idle_by(panel, place),
-        None => last.idle(|sums| sums.within[place]),
+        Some(panel) if !last.is_known() || last.is_known_better(panel, place) => last.idle_by(panel, place),
+        Some(_) | None => last.idle(|sums| sums.within[place]),
     };
     for (place, &length) in WINDOWS.iter().enumerate().filter(|(_, length)| **length >= least) {
         let Some(window) = window(&Wss::new(source, selection, Some(length))?) else { break };
@@ -197,6 +197,8 @@ fn needed(accessed: u64, unobservable: u64, unknown: u64, present: u64) -> u64 {
 struct Last {
     /// The time from the first survey to this one.
     covered: Duration,
+    /// The time from the survey before.
+    interval: Duration,
     /// All targets together.
     sums: PageSums,
     /// What was idle since the first survey, at least.
@@ -242,7 +244,8 @@ impl Last {
         let sums = once.map_or(sums, |TotalSums { sums, .. }| sums);
         // Unknown pages may be in these blocks.
         let idle_throughout = idle_throughout.saturating_sub(sums.unobservable).saturating_sub(sums.unknown);
-        Self { covered, sums, idle_throughout, mappings: (!physical).then_some(mappings), ranges }
+        let interval = survey.interval;
+        Self { covered, interval, sums, idle_throughout, mappings: (!physical).then_some(mappings), ranges }
     }
 
     /// The bytes that are known not to be among those that `accessed` tells.
@@ -254,6 +257,11 @@ impl Last {
         let bytes = idle(&self.sums);
         let split = self.split(idle, bytes);
         Idle { bytes, anonymous_bytes: split.map(|[bytes, _]| bytes), file_bytes: split.map(|[_, bytes]| bytes) }
+    }
+
+    /// Whether a reading of the panel tells a window better.
+    fn is_known_better(&self, panel: &PanelSnapshot, place: usize) -> bool {
+        panel.observed >= WINDOWS[place] && is_better(panel.total[place], self.interval, WINDOWS[place])
     }
 
     /// Whether it knows all memory.

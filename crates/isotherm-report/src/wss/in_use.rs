@@ -35,14 +35,14 @@ pub(super) fn is_observed(panel: &PanelSnapshot, window: Duration) -> bool {
 
 /// Whether a reading at `time` is so long after a survey that this does not tell the window any longer. Surveys of
 /// memory that grows, or of a busy machine, can be far apart.
-pub(super) fn is_after(time: Duration, survey: Duration, window: Duration) -> bool {
+pub fn is_after(time: Duration, survey: Duration, window: Duration) -> bool {
     time > survey + 2 * window
 }
 
 /// Whether the panel tells a window better than surveys of this interval that know all memory. These tell exactly what
 /// was accessed in their interval, and that of other windows only about: the parts of a survey are read at different
 /// times, and which part of an interval an access was in is not known.
-pub(super) fn is_better(found: Estimate, interval: Duration, window: Duration) -> bool {
+pub fn is_better(found: Estimate, interval: Duration, window: Duration) -> bool {
     interval * 2 > window && found.high - found.low <= found.value / 4
 }
 

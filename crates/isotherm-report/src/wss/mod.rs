@@ -24,7 +24,7 @@ use crate::source::{Accumulator, Seen, Selection, Source, walk};
 #[cfg(test)]
 pub(crate) use grouped::Held;
 pub use grouped::{GroupWss, GroupedWss};
-pub use in_use::{InUse, Used, is_known};
+pub use in_use::{InUse, Used, is_after, is_better, is_known};
 pub(crate) use in_use::{KNOWN, knows};
 pub use percentiles::{PERCENTILES, Percentiles};
 use surveyed::Surveyed;

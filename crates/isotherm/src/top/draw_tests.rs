@@ -68,10 +68,10 @@ fn a_working_set_that_is_not_known_is_shown_by_its_bounds_and_what_is_freed_lazi
         lines(&drawn(&app))[1..3].to_vec()
     };
     let known = memory(MIB, 0);
-    assert!(known[0].starts_with("working set  8 MiB within 5 s, of 69 MiB mapped (12 %)"), "{known:#?}");
+    assert!(known[0].starts_with("working set  8 MiB within 1 s, of 69 MiB mapped (12 %)"), "{known:#?}");
     assert!(!known[1].contains("freed"), "{known:#?}");
     let unknown = memory(56 * MIB, 448 * MIB);
-    assert!(unknown[0].starts_with("working set  8.0 to 64.0 MiB within 5 s, of 69 MiB mapped "), "{unknown:#?}");
+    assert!(unknown[0].starts_with("working set  8.0 to 64.0 MiB within 1 s, of 69 MiB mapped "), "{unknown:#?}");
     assert!(!unknown[0].contains('%') && unknown[1].contains("freed lazily 448 MiB"), "{unknown:#?}");
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use isotherm_core::survey::{NodeSums, SurveySnapshot, WINDOWS};
 use isotherm_core::{Estimate, Pace, PanelSnapshot, Snapshot, TargetId};
 use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
+use isotherm_report::wss;
 use isotherm_run::Missed;
 
 use super::figures::{Figures, Sums};
@@ -45,8 +46,11 @@ pub struct Track {
     pub in_use: Option<(Estimate, Duration)>,
     /// Bytes that it has freed lazily (`MADV_FREE`), and that count in no figure, as the last survey found them.
     pub lazily_freed: u64,
-    /// Whether the last survey knows its memory.
-    is_known: bool,
+    /// The time of the last survey if that knows its memory, and of the first one.
+    known_at: Option<Duration>,
+    surveyed: Option<Duration>,
+    /// The last reading of the panel, if it tells the whole window.
+    panel: Option<Estimate>,
     /// Since when it is watched.
     pub joined: Duration,
     /// The time of its last snapshot.
@@ -147,12 +151,17 @@ impl Model {
                 let sums = target.total();
                 track.lazily_freed = sums.kinds.lazily_freed;
                 // The first survey does not tell when memory was accessed.
-                track.is_known = !survey.interval.is_zero() && isotherm_report::wss::is_known(&sums);
-                if track.is_known {
+                let first = *track.surveyed.get_or_insert(survey.time);
+                let is_better = track.panel.is_some_and(|found| wss::is_better(found, survey.interval, IN_USE));
+                let is_known = !survey.interval.is_zero() && wss::is_known(&sums) && !is_better;
+                track.known_at = is_known.then_some(survey.time);
+                if is_known {
                     let value = sums.within[in_use()];
+                    // Of a longer time, the survey knows nothing.
+                    let within = IN_USE.min(survey.time.saturating_sub(first).max(survey.interval));
                     // What cannot be observed may be in use as well, and matters if it is much.
                     let unseen = if sums.unobservable > sums.present / LITTLE { sums.unobservable } else { 0 };
-                    track.in_use = Some((Estimate { low: value, value, high: value + unseen }, IN_USE));
+                    track.in_use = Some((Estimate { low: value, value, high: value + unseen }, within));
                 }
             }
         }
@@ -161,8 +170,11 @@ impl Model {
     /// Takes how much memory is in use.
     pub fn take_panel(&mut self, panel: &PanelSnapshot) {
         for target in &panel.targets {
-            if let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id && !track.is_known) {
-                track.in_use = Some((target.within[in_use()], IN_USE.min(panel.observed)));
+            let Some(track) = self.tracks.iter_mut().find(|track| track.id == target.id) else { continue };
+            let found = target.within[in_use()];
+            track.panel = (panel.observed >= IN_USE).then_some(found);
+            if track.known_at.is_none_or(|at| wss::is_after(panel.time, at, IN_USE)) {
+                track.in_use = Some((found, IN_USE.min(panel.observed)));
             }
         }
     }
@@ -231,7 +243,9 @@ impl Model {
                 nodes: Vec::new(),
                 in_use: None,
                 lazily_freed: 0,
-                is_known: false,
+                known_at: None,
+                surveyed: None,
+                panel: None,
                 joined: self.others.remove(&id).map_or(before(row), |other| other.joined),
                 last: Duration::ZERO,
                 sums: Sums::default(),
@@ -280,11 +294,15 @@ impl Track {
         let before = before(row);
         let gap = row.time.saturating_sub(self.last) > row.aggregation * 2;
         let since = if gap { before.max(self.last) } else { self.last };
-        self.history.push(Frame::new(row, since, most), most);
+        // One figure for one thing, wherever it is shown.
+        let used = self.in_use.map(|(used, _)| used).filter(|used| self.is_figure(*used)).map(|used| used.value);
+        let frame = Frame::new(row, since, most);
+        self.history.push(Frame { working_set: used.unwrap_or(frame.working_set), ..frame }, most);
         self.mapped.note(row.time, &row.target.mappings);
         self.sums.add(row);
         if over || !self.has_figures {
             self.figures = self.sums.take();
+            self.figures.total.working_set = used.map_or(self.figures.total.working_set, |used| used as f64);
             self.has_figures = true;
         }
         self.info = Arc::clone(&row.info);
