@@ -10,7 +10,7 @@ use super::{Anchor, Drawing, mark_row, stack};
 use crate::options::Picture;
 use crate::overhead::{Moment, Overhead};
 use crate::ticks;
-use crate::wss::{GroupedWss, Wss};
+use crate::wss::{GroupedWss, Total, Wss};
 
 /// Draws the working set over time, with its percentiles on the right, and below it that of each group if there are
 /// several.
@@ -43,22 +43,27 @@ pub(crate) fn wss(wss: &Wss, groups: &GroupedWss, marks: &[Mark], picture: Pictu
     );
     drawing.text(12.0, 28.0, Anchor::Start, "title", &title);
     let band = if bounds.is_some() { "; the band holds the truth in 19 of 20 cases" } else { "" };
-    let meaning = wss.unknown().unwrap_or_else(|| wss.meaning() + band);
+    let unknown_until = wss.unknown_until();
+    let until = unknown_until.map_or(String::new(), |until| format!("; not known until {}", units::duration(until)));
+    let meaning = wss.unknown().unwrap_or_else(|| wss.meaning() + band + &until);
     let top_of_plot = 66.0 + mark_row(marks) / 2.0;
     drawing.text(12.0, 48.0, Anchor::Start, "label", &meaning);
     let side = (width * 0.26).min(300.0);
-    let points: Vec<_> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
-    let of_points: Vec<_> = sums.iter().map(|total| (total.amount.low() as f64, total.amount.high() as f64)).collect();
+    let all: Vec<_> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
+    let of_time = |total: &&Total| unknown_until.is_none_or(|until| total.time > until);
+    let known = || sums.iter().filter(of_time);
+    let points: Vec<_> = known().map(|total| (total.time, total.amount.bytes as f64)).collect();
+    let of_points: Vec<_> = known().map(|total| (total.amount.low() as f64, total.amount.high() as f64)).collect();
     let top = largest as f64 * 1.06;
     let ticks = ticks::bytes(top as u64, 6).into_iter().map(|(v, label)| (v as f64, label)).collect();
     let size = (width - LEFT - side - 24.0, height);
-    let time = time_of(&points);
+    let time = time_of(&all);
     Plot {
         at: (LEFT, top_of_plot),
         size,
         time,
         layers: &[],
-        curves: &[Curve { bounds: &of_points, ..Curve::main(&points) }],
+        curves: &[Curve { bounds: &of_points, since: unknown_until, ..Curve::main(&points) }],
         ticks,
         top,
         limit: None,

@@ -33,6 +33,8 @@ pub(super) struct Curve<'a> {
     pub(super) points: &'a [(Duration, f64)],
     /// The bounds of each of the points. Empty if all are exact.
     pub(super) bounds: &'a [(f64, f64)],
+    /// Since when the first of them holds. `None` if that is the start of the plot.
+    pub(super) since: Option<Duration>,
     /// The class of the line. The main quantity also has a band from the lowest to the highest value or bound.
     pub(super) class: &'static str,
 }
@@ -40,7 +42,7 @@ pub(super) struct Curve<'a> {
 impl<'a> Curve<'a> {
     /// The first or only quantity of a plot.
     pub(super) fn main(points: &'a [(Duration, f64)]) -> Self {
-        Self { points, bounds: &[], class: "curve" }
+        Self { points, bounds: &[], since: None, class: "curve" }
     }
 }
 
@@ -107,7 +109,8 @@ impl Plot<'_> {
                 Some(step) if at - step.from < NARROWEST => step.add(at, value, (low, high)),
                 last => {
                     // The first value holds from the edge on.
-                    let from = last.map_or(x, |step| step.to);
+                    let first = || curve.since.map_or(x, |since| across(since.as_secs_f64()).max(x));
+                    let from = last.map_or_else(first, |step| step.to);
                     steps.push(Step { from, to: at, low, sum: value, high, count: 1.0 });
                 }
             }

@@ -115,7 +115,7 @@ impl Page<'_> {
         let top = if most > 0.0 { most * 1.1 } else { 1.0 };
         let ticks = if most > 0.0 { ticks(top, 3) } else { vec![(0.0, "0".into())] };
         let curves: Vec<Curve<'_>> =
-            curves.iter().map(|(points, class, _)| Curve { points, bounds: &[], class }).collect();
+            curves.iter().map(|(points, class, _)| Curve { points, bounds: &[], since: None, class }).collect();
         let (at, size) = ((LEFT, *y + above), (width - LEFT - 16.0, *height));
         Plot { at, size, time: s.time(), layers: &[], curves: &curves, ticks, top, limit: None, marks }.draw(drawing);
         *y += above + *height + 28.0;

@@ -65,11 +65,14 @@ pub(crate) fn wss(
         super::groups::grouped_wss(out, terminal, groups, time.as_nanos() as u64)?;
         writeln!(out)?;
     }
-    let points: Vec<(Duration, f64)> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
+    let all: Vec<(Duration, f64)> = sums.iter().map(|total| (total.time, total.amount.bytes as f64)).collect();
+    let unknown_until = wss.unknown_until();
+    let known = || sums.iter().filter(|total| unknown_until.is_none_or(|until| total.time > until));
+    let points: Vec<(Duration, f64)> = known().map(|total| (total.time, total.amount.bytes as f64)).collect();
     let height = terminal.rows.saturating_sub(15).clamp(4, 12);
     let ticks = ticks::bytes(percentiles.0[6], height / 2).into_iter().map(|(v, label)| (v as f64, label)).collect();
-    let spans: Vec<Duration> = sums.iter().map(|total| total.span).collect();
-    Chart { time: time_of(&points), points: &points, spans: &spans, ticks, labels: 0, largest: false, height, marks }
+    let spans: Vec<Duration> = known().map(|total| total.span).collect();
+    Chart { time: time_of(&all), points: &points, spans: &spans, ticks, labels: 0, largest: false, height, marks }
         .write(out, terminal)
 }
 
@@ -79,6 +82,10 @@ pub(crate) fn notes(wss: &Wss) -> Vec<String> {
     let median = |bytes| units::bytes(bytes);
     if wss.unknown().is_none() && wss.is_lower_bound() {
         notes.push("at least: what is not observable may be in use, too".into());
+    }
+    if let Some(until) = wss.unknown_until() {
+        let until = units::duration(until);
+        notes.push(format!("not known until {until}: left out"));
     }
     // The kernel tells it more often than surveys do, but counts pages as often as they are mapped.
     let surveyed = wss.percentiles_of(|amount| amount.present_bytes);

@@ -205,6 +205,14 @@ impl Wss {
         sums
     }
 
+    /// Up to when the working set is not known at the start, if that is for longer than the first survey or reading.
+    pub(crate) fn unknown_until(&self) -> Option<Duration> {
+        let sums = self.sums();
+        let count = sums.iter().take_while(|total| total.warm_up).count();
+        let last = count.checked_sub(1).and_then(|last| sums.get(last)).filter(|_| (2..sums.len()).contains(&count));
+        last.map(|total| total.time)
+    }
+
     /// The sums that tell what is known at any time, such as resident memory: the settled ones, or else all.
     pub(crate) fn told(&self) -> Vec<Total> {
         let settled = self.settled();

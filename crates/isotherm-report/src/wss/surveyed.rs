@@ -145,8 +145,8 @@ impl Surveyed {
                 }),
             };
             let is_better = |of: Estimate| is_better(of, survey.interval, WINDOWS[place]);
-            // Targets with less than a twentieth of it do not matter.
-            let matters = |of: &&TargetPanel| of.within[place].value >= estimate.value / 20;
+            // Bounds no further apart than a twentieth of all do not matter.
+            let matters = |of: &&TargetPanel| of.within[place].high - of.within[place].low > estimate.value / 20;
             is_observed(found, WINDOWS[place])
                 && !is_after(survey.time, found.time, WINDOWS[place])
                 && is_better(estimate)
@@ -316,6 +316,23 @@ mod tests {
         let last: Vec<u64> = wss.points.iter().map(|point| point.time.as_secs()).filter(|&time| time >= 28).collect();
         let expected = (28..=30).chain(30..=30).chain(33..=45).chain([45, 48, 49]);
         assert_eq!(last, expected.collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn the_time_before_the_first_figure_is_left_out_if_it_is_longer_than_a_survey() {
+        let at = |(seconds, warm_up)| Point {
+            time: Duration::from_secs(seconds),
+            target: TargetId::PhysicalMemory,
+            amount: Amount::default(),
+            warm_up,
+            span: Duration::from_secs(1),
+        };
+        let until = |warm_up: &[bool]| {
+            let points = (1..).zip(warm_up.iter().copied()).map(at).collect();
+            Wss { points, ..Wss::default() }.unknown_until()
+        };
+        assert_eq!(until(&[true, true, true, false, true]), Some(Duration::from_secs(3)));
+        assert_eq!([until(&[true, false]), until(&[false; 2]), until(&[true; 3]), until(&[])], [None; 4]);
     }
 
     #[test]
