@@ -5,19 +5,21 @@ use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
 
 /// Checks the regions of a row: sorted and disjoint, no count above `samples`.
 pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'static str> {
-    if !sorted_and_disjoint(regions.iter().map(|region| region.range)) {
-        return Err("regions are out of order or overlap");
-    }
-    if regions.iter().any(|region| region.nr_accesses > samples) {
-        return Err("a region has more accesses than there are samples");
-    }
-    if regions.iter().any(|region| region.nr_samples > samples) {
-        return Err("a region has more samples taken than there are samples");
-    }
-    if regions.iter().any(|region| region.nr_unobservable > samples) {
-        return Err("a region has more unobservable samples than there are samples");
-    }
+    let mut end = 0;
     for region in regions {
+        if region.range.start() < end {
+            return Err("regions are out of order or overlap");
+        }
+        end = region.range.end();
+        if region.nr_accesses > samples {
+            return Err("a region has more accesses than there are samples");
+        }
+        if region.nr_samples > samples {
+            return Err("a region has more samples taken than there are samples");
+        }
+        if region.nr_unobservable > samples {
+            return Err("a region has more unobservable samples than there are samples");
+        }
         let Some(pages) = region.pages else { continue };
         if pages.present > region.range.size() {
             return Err("a region has more present bytes than its size");

@@ -179,8 +179,12 @@ where
     B: Iterator<Item = &'a ipc::Buffer>,
 {
     fn fields(&mut self, fields: &Fields, wanted: &Wanted) -> Result<Vec<Column>, &'static str> {
-        let column = |(nth, field): (usize, &Arc<Field>)| Ok(self.column(field.data_type(), wanted.nth(nth))?.0);
-        (0..).zip(fields).map(column).collect()
+        // Collecting results grows a list step by step.
+        let mut columns = Vec::with_capacity(fields.len());
+        for (nth, field) in fields.iter().enumerate() {
+            columns.push(self.column(field.data_type(), wanted.nth(nth))?.0);
+        }
+        Ok(columns)
     }
 
     /// A column, and how many values it has.

@@ -32,7 +32,7 @@ use crate::{
 
 const ALL: Contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: true };
 
-fn header() -> Header {
+pub(crate) fn header() -> Header {
     Header {
         isotherm_version: "0.1.0".into(),
         probe: "sim".into(),

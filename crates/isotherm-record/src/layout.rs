@@ -7,7 +7,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
+use crate::ahead::Ahead;
 use crate::ending::Ending;
 use crate::message::{Checksum, END_MARKER, Fault, Found, MARKER, Message, PREFIX_LEN, find};
 
@@ -40,12 +42,14 @@ const MIN_WORK: u64 = 64 << 20;
 const CHUNK: usize = 1 << 16;
 
 /// Finds the messages of a `file` of `len` bytes, from byte `start` on.
-pub(crate) fn layout(file: &File, start: u64, len: u64) -> io::Result<Layout> {
-    Search { file, len, work: len.saturating_mul(MAX_PASSES).saturating_add(MIN_WORK) }.layout(start)
+pub(crate) fn layout(file: &Arc<File>, start: u64, len: u64) -> io::Result<Layout> {
+    let work = len.saturating_mul(MAX_PASSES).saturating_add(MIN_WORK);
+    Search { file, ahead: Ahead::new(Arc::clone(file), len), len, work }.layout(start)
 }
 
 struct Search<'a> {
     file: &'a File,
+    ahead: Ahead,
     len: u64,
     /// How many bytes may still be read.
     work: u64,
@@ -124,7 +128,7 @@ impl Search<'_> {
 
     /// As [`find`], with what is broken apart from failures to read.
     fn find(&mut self, at: u64) -> io::Result<Result<Found, &'static str>> {
-        match find(self.file, at, self.len, Checksum::Needed) {
+        match find(&mut self.ahead, at, self.len, Checksum::Needed) {
             Ok(found) => {
                 if let Found::Message(message) = &found {
                     self.spend(message.body_start() - at);
@@ -142,7 +146,7 @@ impl Search<'_> {
 
     fn body_is_whole(&mut self, message: &Message) -> io::Result<bool> {
         self.spend(message.end() - message.body_start());
-        message.body_is_whole(self.file)
+        message.body_is_whole(&mut self.ahead)
     }
 
     /// The end marker at the end of the file, after byte `at`. It has no checksum, so that it counts only where the

@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod activity;
+mod ahead;
 mod allocations;
 mod batches;
 mod check;
@@ -22,6 +23,7 @@ mod ending;
 mod error;
 mod events;
 mod examine;
+mod feed;
 mod foreign;
 #[cfg(test)]
 mod hostile;

@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 
 use arrow_ipc as ipc;
 
+use crate::ahead::Ahead;
+
 pub(crate) const MARKER: [u8; 4] = [0xff; 4];
 pub(crate) const PREFIX_LEN: usize = 8;
 const CHECKSUMS_LEN: usize = 8;
@@ -25,7 +27,7 @@ pub(crate) const MAX_BODY: u64 = 1 << 30;
 /// The longest beginning of a file in which a wrong bit is corrected, in bytes. A header has about 12 KiB.
 const MAX_CORRECTED: usize = 16 << 10;
 /// How many bytes of a body are read at a time where it need not be in memory.
-const CHUNK: usize = 1 << 16;
+const CHUNK: u64 = 1 << 16;
 
 /// A message as bytes: `flatbuffer` and `body` framed, with their checksums.
 pub(crate) fn frame(flatbuffer: &[u8], body: &[u8]) -> Option<Vec<u8>> {
@@ -87,18 +89,22 @@ pub(crate) enum Checksum {
 }
 
 /// Finds out what begins at byte `at` of a `file` of `len` bytes. It reads and allocates no more than the file holds.
-pub(crate) fn find(file: &File, at: u64, len: u64, checksum: Checksum) -> Result<Found, Fault> {
+pub(crate) fn find(ahead: &mut Ahead, at: u64, len: u64, checksum: Checksum) -> Result<Found, Fault> {
     let rest = len.saturating_sub(at);
     if rest == 0 {
         return Ok(Found::Nothing);
     }
     let mut prefix = [0; PREFIX_LEN];
     let there = PREFIX_LEN.min(usize::try_from(rest).unwrap_or(PREFIX_LEN));
-    file.read_exact_at(&mut prefix[..there], at)?;
+    prefix[..there].copy_from_slice(ahead.bytes(at, there)?);
 
     let marker = &prefix[..there.min(MARKER.len())];
     if *marker != MARKER[..marker.len()] {
-        return if only_zeros(file, at, len)? { Ok(Found::Torn) } else { Err(Fault::Broken("no message begins here")) };
+        return if only_zeros(ahead.file(), at, len)? {
+            Ok(Found::Torn)
+        } else {
+            Err(Fault::Broken("no message begins here"))
+        };
     }
     if there < PREFIX_LEN {
         return Ok(Found::Torn);
@@ -119,8 +125,7 @@ pub(crate) fn find(file: &File, at: u64, len: u64, checksum: Checksum) -> Result
     if head_len as u64 > rest {
         return Ok(Found::Torn);
     }
-    let mut message = Message { at, head: vec![0; head_len], body_len: 0 };
-    file.read_exact_at(&mut message.head, at)?;
+    let mut message = Message { at, head: ahead.bytes(at, head_len)?.to_vec(), body_len: 0 };
     if checksum == Checksum::Needed {
         message.check_head()?;
     }
@@ -148,16 +153,14 @@ impl Message {
     }
 
     /// Whether the checksum of the body is right. It reads the body in parts.
-    pub(crate) fn body_is_whole(&self, file: &File) -> io::Result<bool> {
+    pub(crate) fn body_is_whole(&self, ahead: &mut Ahead) -> io::Result<bool> {
         let Some((_, _, expected)) = self.checksums() else { return Ok(false) };
         let mut sum = crc32fast::Hasher::new();
-        let mut chunk = vec![0; CHUNK.min(usize::try_from(self.body_len).unwrap_or(CHUNK))];
         let mut at = self.body_start();
         while at < self.end() {
-            let part = &mut chunk[..usize::try_from(self.end() - at).unwrap_or(CHUNK).min(CHUNK)];
-            file.read_exact_at(part, at)?;
-            sum.update(part);
-            at += part.len() as u64;
+            let part = (self.end() - at).min(CHUNK);
+            sum.update(ahead.bytes(at, part as usize)?);
+            at += part;
         }
         Ok(sum.finalize() == expected)
     }
@@ -179,12 +182,11 @@ impl Message {
     }
 
     /// Reads the body and compares its checksum.
-    pub(crate) fn body(&self, file: &File) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn body<'a>(&self, ahead: &'a mut Ahead) -> Result<&'a [u8], Fault> {
         // No more than MAX_BODY, and no more than the file holds.
-        let mut body = vec![0; self.body_len as usize];
-        file.read_exact_at(&mut body, self.at + self.head.len() as u64)?;
+        let body = ahead.bytes(self.body_start(), self.body_len as usize)?;
         match self.checksums() {
-            Some((_, _, sum)) if crc32fast::hash(&body) == sum => Ok(body),
+            Some((_, _, sum)) if crc32fast::hash(body) == sum => Ok(body),
             _ => Err(Fault::Broken("the checksum of a message's body does not match")),
         }
     }

@@ -11,6 +11,7 @@ use isotherm_core::{Allocations, PanelSnapshot, sanitise};
 use isotherm_input::{Input, Problem};
 use serde::Deserialize;
 
+use crate::ahead::Ahead;
 use crate::batches::Batches;
 use crate::decode::{Kind, Rows};
 use crate::ending::Ending;
@@ -59,6 +60,7 @@ impl Recording {
             Problem::Directory => open_error(io::ErrorKind::IsADirectory.into()),
             _ => RecordError::NotAFile { path: path.into() },
         })?;
+        let file = Arc::new(file);
         let len = file.metadata().map_err(open_error)?.len();
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
@@ -78,7 +80,7 @@ impl Recording {
         let read_error = |source| RecordError::Read { path: path.into(), offset: start, source };
         let Layout { spans, damage, ending } = layout(&file, start, len).map_err(read_error)?;
         let limits = Limits::new(max_memory);
-        let source = Source { file: Arc::new(file), path: path.into(), limits, fields, spans: spans.into() };
+        let source = Source { file, path: path.into(), limits, fields, spans: spans.into() };
         Ok(Self { source, header, ending, damage, is_header_corrected, len })
     }
 
@@ -126,7 +128,7 @@ impl Recording {
         &self.source.path
     }
 
-    /// What is needed of it from the start, in the order of time, with one batch in memory at a time.
+    /// What is needed of it from the start, in the order of time, with few batches in memory at a time.
     pub fn events(&self, needs: Needs) -> Events {
         Events::new(self.source.clone(), needs)
     }
@@ -224,11 +226,12 @@ struct First {
 }
 
 /// Reads the first message: what it says, and the byte after it.
-fn read_header(path: &Path, file: &File, len: u64) -> Result<(First, u64), RecordError> {
-    match find(file, 0, len, Checksum::Ignored) {
+fn read_header(path: &Path, file: &Arc<File>, len: u64) -> Result<(First, u64), RecordError> {
+    let mut ahead = Ahead::new(Arc::clone(file), len);
+    match find(&mut ahead, 0, len, Checksum::Ignored) {
         Ok(Found::Message(message)) => {
             let first = first(path, &message)?;
-            message.body(file).map_err(|fault| fault.at(path, 0))?;
+            message.body(&mut ahead).map_err(|fault| fault.at(path, 0))?;
             Ok((first, message.end()))
         }
         Ok(Found::Torn) => Err(RecordError::CutInHeader { path: path.into(), at: len }),

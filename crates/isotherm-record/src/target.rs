@@ -40,7 +40,12 @@ impl RawRow {
         let mut regions = Vec::new();
         if with_regions {
             let lists = row.regions.set(index).ok_or("the row of a target has no regions")?;
-            lists.entries(index).try_for_each(|found| region(&found).map(|region| regions.push(region)))?;
+            if let Some((entries, places)) = lists.entries(index) {
+                regions.reserve_exact(places.len());
+                for place in places {
+                    regions.push(region(&entries.at(place))?);
+                }
+            }
             check::regions(&regions, samples)?;
         }
         Ok(Self {

@@ -1,5 +1,6 @@
 //! List columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, ListArray};
@@ -65,11 +66,10 @@ pub(crate) struct ListReader<R> {
 }
 
 impl<R: Read> ListReader<R> {
-    /// The entries of the list in row `index`.
-    pub(crate) fn entries(&self, index: usize) -> impl Iterator<Item = R::Value> {
+    /// The reader of all entries, and the places of those of the list in row `index`.
+    pub(crate) fn entries(&self, index: usize) -> Option<(&R, Range<usize>)> {
         // The offsets do not decrease, and do not exceed the number of entries.
-        let lists = self.lists.iter().map(move |(offsets, entries)| (offsets[index]..offsets[index + 1], entries));
-        lists.flat_map(|(range, entries)| range.map(|entry| entries.at(entry)))
+        self.lists.as_ref().map(|(offsets, entries)| (entries, offsets[index]..offsets[index + 1]))
     }
 }
 
@@ -86,7 +86,7 @@ impl<T: Value<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
     }
 
     fn at(&self, index: usize) -> Vec<R::Value> {
-        let Some((offsets, entries)) = &self.lists else { return Vec::new() };
-        (offsets[index]..offsets[index + 1]).map(|entry| entries.at(entry)).collect()
+        let Some((entries, places)) = self.entries(index) else { return Vec::new() };
+        places.map(|place| entries.at(place)).collect()
     }
 }

@@ -190,6 +190,7 @@ macro_rules! table {
                 Ok(Self { $( $field: <$type>::reader(columns.take($column))?, )+ })
             }
 
+            #[inline]
             fn at(&self, index: usize) -> $table {
                 $table { $( $field: self.$field.at(index), )+ }
             }

@@ -66,6 +66,7 @@ pub(crate) struct NullableReader<R> {
 
 impl<R> NullableReader<R> {
     /// The reader of the value in row `index`, if it is not null.
+    #[inline]
     pub(crate) fn set(&self, index: usize) -> Option<&R> {
         self.values.as_ref().filter(|_| self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(index)))
     }
@@ -83,6 +84,7 @@ impl<R: Read> Read for NullableReader<R> {
         Ok(Self { nulls, values })
     }
 
+    #[inline]
     fn at(&self, index: usize) -> Option<R::Value> {
         self.set(index).map(|values| values.at(index))
     }
