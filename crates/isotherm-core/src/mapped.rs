@@ -1,5 +1,7 @@
 //! Which parts of regions are mapped, and by which mappings.
 
+use std::ops::Range;
+
 use crate::{AddrRange, Mapping, RegionSnapshot, TargetSnapshot};
 
 /// The part of one region that lies in one mapping.
@@ -18,13 +20,13 @@ pub struct MappedPart<'a> {
 impl TargetSnapshot {
     /// Each region, and the mappings that have a part of it. Takes time in proportion to regions and mappings together.
     pub fn regions_with_mappings(&self) -> impl Iterator<Item = (&RegionSnapshot, &[Mapping])> {
-        self.with_indices().map(move |(region, first, count)| (region, &self.mappings[first..first + count]))
+        self.mapped_regions().map(move |(region, places)| (region, &self.mappings[places]))
     }
 
     /// Each part of a region that lies in one mapping, in the order of addresses.
     pub fn mapped_parts(&self) -> impl Iterator<Item = MappedPart<'_>> {
-        self.with_indices().flat_map(move |(region, first, count)| {
-            (first..first + count).filter_map(move |mapping_index| {
+        self.mapped_regions().flat_map(move |(region, places)| {
+            places.filter_map(move |mapping_index| {
                 let mapping = &self.mappings[mapping_index];
                 let range = mapping.range.intersection(region.range)?;
                 Some(MappedPart { range, region, mapping, mapping_index })
@@ -32,15 +34,15 @@ impl TargetSnapshot {
         })
     }
 
-    /// Each region, the index of the first mapping that has a part of it, and how many have.
-    fn with_indices(&self) -> impl Iterator<Item = (&RegionSnapshot, usize, usize)> {
+    /// Each region, and the places among [`TargetSnapshot::mappings`] of those that have a part of it.
+    pub fn mapped_regions(&self) -> impl Iterator<Item = (&RegionSnapshot, Range<usize>)> {
         let mut first = 0;
         self.regions.iter().map(move |region| {
             let rest = &self.mappings[first..];
             first += rest.iter().take_while(|mapping| mapping.range.end() <= region.range.start()).count();
             let rest = &self.mappings[first..];
             let count = rest.iter().take_while(|mapping| mapping.range.start() < region.range.end()).count();
-            (region, first, count)
+            (region, first..first + count)
         })
     }
 }

@@ -31,6 +31,7 @@ impl PackedRanges {
     }
 
     /// How many bytes of the ranges lie below `addr`.
+    #[inline]
     pub fn offset_of(&self, addr: u64) -> u64 {
         let index = self.ranges.partition_point(|range| range.end() <= addr);
         match self.ranges.get(index) {

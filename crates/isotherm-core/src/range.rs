@@ -44,6 +44,7 @@ impl AddrRange {
     }
 
     /// The part that both ranges have in common, or `None` if they are disjoint.
+    #[inline]
     pub fn intersection(self, other: Self) -> Option<Self> {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }

@@ -91,6 +91,7 @@ impl RegionSnapshot {
     }
 
     /// The access rate, 0 to 1: `nr_accesses` divided by the `samples` of an aggregation.
+    #[inline]
     pub fn access_rate(&self, samples: u32) -> f64 {
         f64::from(self.nr_accesses) / f64::from(samples.max(1))
     }
@@ -109,6 +110,7 @@ impl RegionSnapshot {
     }
 
     /// The share of the region that could not be observed, 0 to 1.
+    #[inline]
     pub fn unobservable_share(&self, samples: u32) -> f64 {
         f64::from(self.nr_unobservable) / f64::from(samples.max(1))
     }

@@ -22,12 +22,14 @@ pub struct Area {
     pub rows: usize,
     /// The ranges of `mapped`.
     packed: PackedRanges,
+    /// The mapped bytes of the area below each of its rows, and all of them.
+    edges: Vec<u64>,
 }
 
 impl Area {
     fn new(mapped: Vec<Named>) -> Self {
         let packed: PackedRanges = mapped.iter().map(|named| named.range).collect();
-        Self { bytes: packed.bytes(), mapped, first_row: 0, rows: 1, packed }
+        Self { bytes: packed.bytes(), mapped, first_row: 0, rows: 1, packed, edges: Vec::new() }
     }
 
     /// The first mapped address.
@@ -40,14 +42,18 @@ impl Area {
         self.mapped.last().map_or(0, |named| named.range.end())
     }
 
+    /// Divides it into rows, of which the axis has so many before it.
+    fn divide(&mut self, first_row: usize) {
+        self.first_row = first_row;
+        // Rows end at page boundaries if there is at least a page per row.
+        let unit = if self.bytes >= self.rows as u64 * PAGE_SIZE { PAGE_SIZE } else { 1 };
+        let edge = |row: usize| (u128::from(self.bytes) * row as u128 / self.rows as u128) as u64 / unit * unit;
+        self.edges = (0..self.rows).map(edge).chain([self.bytes]).collect();
+    }
+
     /// The mapped bytes of the area below its row `row`. The first row of the area is 0.
     pub fn row_offset(&self, row: usize) -> u64 {
-        if row >= self.rows {
-            return self.bytes;
-        }
-        let offset = (u128::from(self.bytes) * row as u128 / self.rows as u128) as u64;
-        // Rows end at page boundaries if there is at least a page per row.
-        if self.bytes >= self.rows as u64 * PAGE_SIZE { offset / PAGE_SIZE * PAGE_SIZE } else { offset }
+        self.edges.get(row).copied().unwrap_or(self.bytes)
     }
 
     /// The mapped bytes of the area below `addr`.
@@ -130,12 +136,10 @@ impl Axis {
     pub fn rows_of(&self, range: AddrRange) -> impl Iterator<Item = (usize, u64)> {
         self.places(range)
             .flat_map(|(area, from, to)| {
-                // Row boundaries are rounded to pages, so the guess is off by one row at most.
-                let guess = (u128::from(from) * area.rows as u128 / u128::from(area.bytes.max(1))) as usize;
-                (guess.saturating_sub(1)..area.rows).map_while(move |row| {
-                    let (start, end) = (area.row_offset(row), area.row_offset(row + 1));
-                    (start < to).then(|| (area.first_row + row, end.min(to).saturating_sub(start.max(from))))
-                })
+                let first = area.edges.partition_point(|&edge| edge <= from).saturating_sub(1);
+                let edges = (area.first_row + first..).zip(area.edges[first..].windows(2));
+                let edges = edges.take_while(move |(_, edges)| edges[0] < to);
+                edges.map(move |(row, edges)| (row, edges[1].min(to).saturating_sub(edges[0].max(from))))
             })
             .filter(|&(_, bytes)| bytes > 0)
     }
@@ -182,7 +186,7 @@ fn share_rows(areas: &mut [Area], fineness: AxisResolution) -> usize {
     }
     let mut row = 0;
     for area in areas {
-        area.first_row = row;
+        area.divide(row);
         row += area.rows;
     }
     row

@@ -108,6 +108,12 @@ impl Extent {
     /// Takes in what a survey found in swap, which may have no region.
     fn add_swapped(&mut self, survey: &SurveySnapshot) {
         for found in survey.targets.iter().filter(|_| self.selection.holds_time(survey.time)) {
+            // Most targets have nothing in swap.
+            if !found.by_mapping.iter().any(|of| of.sums.swapped > Some(0))
+                && !found.by_block.iter().any(|block| block.swapped > Some(0))
+            {
+                continue;
+            }
             let swapped = pieces(found, self.selection.address).filter(|piece| piece.swapped > Some(0.0));
             let union = self.swapped.entry(found.id).or_default();
             swapped.for_each(|piece| union.fill(piece.range, &piece.mapping.label()));
@@ -166,10 +172,10 @@ impl Accumulator for SurveyedExtent {
             target.life.1 = survey.time;
             let union = extent.unions.entry(found.id).or_default();
             let mut present = 0.0;
-            for Piece { range, mapping, present: share, .. } in pieces(found, selection.address) {
-                union.map(range, &mapping.label());
+            union.map_all(pieces(found, selection.address).map(|Piece { range, mapping, present: share, .. }| {
                 present += share * range.size() as f64;
-            }
+                (range, mapping)
+            }));
             extent.target(found.id, || Arc::clone(&info), since).grow(present as u64, true);
         }
         Ok(())
@@ -228,11 +234,9 @@ impl Accumulator for Extent {
         let surveyed = row.target.regions.iter().any(|region| region.pages.is_some());
         if surveyed {
             // With a survey, only what is in memory counts.
-            for piece in visit.pieces() {
-                if piece.region.pages.is_some_and(|pages| pages.present > 0) {
-                    union.map(piece.range, &piece.mapping.label());
-                }
-            }
+            let present = visit.known().iter().map(|known| &known.piece);
+            let present = present.filter(|piece| piece.region.pages.is_some_and(|pages| pages.present > 0));
+            union.map_all(present.map(|piece| (piece.range, piece.mapping)));
             bytes = row.target.regions.iter().filter_map(|region| region.pages).map(|pages| pages.present).sum();
         } else if union.changes(&row.target.mappings) {
             for (range, name) in visit.mapped() {
@@ -263,6 +267,21 @@ impl MappedUnion {
             self.mappings = Some(mappings.clone());
         }
         !same
+    }
+
+    /// Maps ranges of mappings. Those of one mapping that touch are mapped at once.
+    fn map_all<'m>(&mut self, ranges: impl Iterator<Item = (AddrRange, &'m Mapping)>) {
+        let mut last: Option<(AddrRange, &Mapping)> = None;
+        for (range, mapping) in ranges {
+            let joined = last.filter(|(before, of)| std::ptr::eq(*of, mapping) && before.touches(range));
+            match joined.and_then(|(before, _)| AddrRange::new(before.start(), range.end())) {
+                Some(both) => last = Some((both, mapping)),
+                None => {
+                    last.replace((range, mapping)).iter().for_each(|(before, of)| self.map(*before, &of.label()));
+                }
+            }
+        }
+        last.iter().for_each(|(before, of)| self.map(*before, &of.label()));
     }
 
     fn map(&mut self, range: AddrRange, name: &Arc<str>) {

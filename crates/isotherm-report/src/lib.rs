@@ -50,6 +50,7 @@ mod measure;
 mod names;
 mod node_memory;
 mod notes;
+mod of_mappings;
 mod options;
 mod outside;
 pub mod overhead;

@@ -107,6 +107,8 @@ pub struct Overhead {
     pacing: Pacing,
     #[serde(skip)]
     selection: Selection,
+    #[serde(skip)]
+    only_sums: bool,
 }
 
 /// Figures that are missing in a recording without costs: of the whole, and of each snapshot.
@@ -150,7 +152,13 @@ impl Overhead {
             current: None,
             pacing: Pacing::new(header.budget.map(|budget| budget.cpu)),
             selection: selection.clone(),
+            only_sums: false,
         }
+    }
+
+    /// The sums of the costs, without those of each snapshot and without percentiles.
+    pub(crate) fn sums(header: &Header, selection: &Selection) -> Self {
+        Self { only_sums: true, ..Self::new(header, selection) }
     }
 
     /// Computes sums and percentiles. All rows must have been visited.
@@ -226,7 +234,7 @@ impl Accumulator for Overhead {
             let time_ns = visit.row.time.as_nanos() as u64;
             // Of several recorders at one time, the costs add up.
             let others = self.current.take_if(|current| current.time_ns == time_ns);
-            self.over_time.extend(self.current.take());
+            self.over_time.extend(self.current.take().filter(|_| !self.only_sums));
             let elapsed = visit.elapsed.as_nanos() as u64;
             self.late_rounds = self.late_rounds.saturating_add(u64::from(cost.late_rounds));
             self.rounds = self.rounds.saturating_add(u64::from(cost.rounds));

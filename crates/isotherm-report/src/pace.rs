@@ -9,11 +9,11 @@ use serde::Serialize;
 use crate::source::Visit;
 use crate::wss::Percentiles;
 
-/// The start of a run, in which the budget does not hold.
-const START: Duration = Duration::from_secs(3);
+/// The start of a run, in which the budget does not hold, in nanoseconds.
+const START: u64 = 3_000_000_000;
 
-/// The budget holds over any time of this length.
-const WINDOW: Duration = Duration::from_secs(10);
+/// The budget holds over any time of this length, in nanoseconds.
+const WINDOW: u64 = 10_000_000_000;
 
 /// A cost above the budget by more than this part of it exceeds the budget.
 const TOLERATED: f64 = 0.1;
@@ -188,12 +188,12 @@ pub struct Pacing {
     not_afforded: [Duration; 4],
 }
 
-/// The CPU time of one snapshot.
+/// The CPU time of one snapshot, and when it arose, in nanoseconds. There may be a million of them.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
-    from: Duration,
-    to: Duration,
-    cpu: Duration,
+    from: u64,
+    to: u64,
+    cpu: u64,
 }
 
 impl Pacing {
@@ -212,10 +212,11 @@ impl Pacing {
     /// Adds what a snapshot cost that was taken at `to`. The snapshot before was taken at `from`.
     pub fn snapshot(&mut self, from: Duration, to: Duration, cost: &Cost) {
         let elapsed = to.saturating_sub(from);
-        match self.spent.last_mut().filter(|last| last.to == to && !to.is_zero()) {
+        let [from, to, cpu] = [from, to, cost.cpu_time()].map(|time| time.as_nanos() as u64);
+        match self.spent.last_mut().filter(|last| last.to == to && to > 0) {
             // Of another recorder at the same time.
-            Some(last) => last.cpu += cost.cpu_time(),
-            None => self.spent.push(Spent { from, to, cpu: cost.cpu_time() }),
+            Some(last) => last.cpu = last.cpu.saturating_add(cpu),
+            None => self.spent.push(Spent { from, to, cpu }),
         }
         self.covered.0 += elapsed;
         if let Some((longest, sum)) = cost.longest_hold_ns.zip(cost.holds_ns) {
@@ -258,11 +259,12 @@ impl Pacing {
     }
 
     fn cpu_percent(&self) -> Option<f64> {
-        let after = |start: Duration| self.spent.iter().filter(move |spent| spent.from >= start);
-        let start = if after(START).next().is_some() { START } else { Duration::ZERO };
-        let sum = |of: fn(&Spent) -> Duration| after(start).map(of).sum::<Duration>().as_secs_f64();
-        let wall = sum(|spent| spent.to.saturating_sub(spent.from));
-        (wall > 0.0).then(|| sum(|spent| spent.cpu) / wall * 100.0)
+        let after = |start: u64| self.spent.iter().filter(move |spent| spent.from >= start);
+        let start = if after(START).next().is_some() { START } else { 0 };
+        let (cpu, wall) = after(start).fold((0_u128, 0_u128), |(cpu, wall), spent| {
+            (cpu + u128::from(spent.cpu), wall + u128::from(spent.to.saturating_sub(spent.from)))
+        });
+        (wall > 0).then(|| cpu as f64 / wall as f64 * 100.0)
     }
 
     /// The CPU time over each 10 s that begin with a snapshot, after the first 3 s, in per cent of one CPU. What a
@@ -271,18 +273,18 @@ impl Pacing {
         let spent = &self.spent[self.spent.partition_point(|spent| spent.from < START)..];
         let mut shares = vec![];
         // The CPU time of the snapshots that lie in the window, which are those up to `last`.
-        let (mut cpu, mut last) = (Duration::ZERO, 0);
+        let (mut cpu, mut last) = (0_u64, 0);
         for (first, Spent { from, cpu: of_first, .. }) in spent.iter().enumerate() {
-            let end = *from + WINDOW;
+            let end = from.saturating_add(WINDOW);
             while let Some(inside) = spent.get(last).filter(|spent| spent.to < end) {
-                cpu += inside.cpu;
+                cpu = cpu.saturating_add(inside.cpu);
                 last += 1;
             }
             let Some(across) = spent.get(last) else { break };
-            let length = across.to.saturating_sub(across.from).as_secs_f64().max(1e-9);
-            let inside = end.saturating_sub(across.from).as_secs_f64() / length;
-            let all = cpu + across.cpu.mul_f64(inside.min(1.0));
-            shares.push(all.as_secs_f64() / WINDOW.as_secs_f64() * 100.0);
+            let length = across.to.saturating_sub(across.from).max(1) as f64;
+            let inside = end.saturating_sub(across.from) as f64 / length;
+            let all = cpu as f64 + across.cpu as f64 * inside.min(1.0);
+            shares.push(all / WINDOW as f64 * 100.0);
             if last > first {
                 cpu = cpu.saturating_sub(*of_first);
             } else {
@@ -311,7 +313,8 @@ mod tests {
         let mut from = Duration::ZERO;
         for (seconds, cpu) in snapshots {
             let to = from + Duration::from_secs_f64(seconds);
-            pacing.spent.push(Spent { from, to, cpu: Duration::from_secs_f64(cpu) });
+            let cost = Cost { cpu_ns: Duration::from_secs_f64(cpu).as_nanos() as u64, ..Cost::default() };
+            pacing.snapshot(from, to, &cost);
             from = to;
         }
         pacing

@@ -28,7 +28,11 @@ impl Parts {
     /// Without a survey, the samples speak for the whole region. With one, only what the survey found touched is hot or
     /// warm, and the rest is cold; if samples found an access and the survey before them none, all that is known is.
     pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
-        let share = Share::of(region, samples);
+        Self::with_share(region, Share::of(region, samples))
+    }
+
+    /// The parts of a region whose samples found this.
+    pub(crate) fn with_share(region: &RegionSnapshot, share: Share) -> Self {
         let rate = share.rate().unwrap_or(0.0);
         let Some(pages) = region.pages else {
             let unobservable = 1.0 - share.observed - share.unknown;

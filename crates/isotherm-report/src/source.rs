@@ -1,5 +1,6 @@
 //! The source of events, the selection of what a report is about, and the walk that hands each event to accumulators.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{
-    AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, is_memory, units,
+    AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, TargetSnapshot, is_memory,
+    units,
 };
 use isotherm_record::{
     Activity, Ending, Event, Header, Joined, Mark, Missed, Needs, Part, Recording, Row, SurveyRecord, pid_column,
@@ -15,6 +17,7 @@ use isotherm_record::{
 
 use crate::ReportError;
 use crate::names::Names;
+use crate::parts::Parts;
 use crate::sanitise;
 
 /// The events of one walk over a source.
@@ -261,9 +264,28 @@ pub struct Visit<'a> {
     /// Whether the target is selected. Rows of other targets are visited too, because costs are those of all targets.
     pub chosen: bool,
     address: Option<AddrRange>,
+    /// What [`known`](Self::known) has computed.
+    known: OnceCell<Vec<Known<'a>>>,
 }
 
-impl Visit<'_> {
+impl<'a> Visit<'a> {
+    /// What is known of the mapped and selected memory, piece by piece in the order of addresses. It is computed once
+    /// for all accumulators.
+    pub(crate) fn known(&self) -> &[Known<'a>] {
+        self.known.get_or_init(|| {
+            let Row { samples, ref target, .. } = *self.row;
+            let mut all = Vec::with_capacity(target.regions.len() + 16);
+            for (region, places) in target.mapped_regions() {
+                let share = Share::of(region, samples);
+                let parts = Parts::with_share(region, share);
+                for piece in pieces_of(target, region, places, self.address) {
+                    all.push(Known { bytes: piece.present(), piece, parts, share });
+                }
+            }
+            all
+        })
+    }
+
     /// The selected addresses.
     pub(crate) fn address(&self) -> Option<AddrRange> {
         self.address
@@ -279,15 +301,9 @@ impl Visit<'_> {
         pieces(self.row, self.address)
     }
 
-    /// The pieces with their bytes in memory. The present bytes of a region are divided among its mapped parts by their
-    /// size. Without a survey, all mapped bytes count.
+    /// The pieces with their bytes in memory.
     pub fn present_pieces(&self) -> impl Iterator<Item = (Piece<'_>, u64)> {
-        self.pieces().map(move |piece| {
-            let size = piece.range.size();
-            let Some(pages) = piece.region.pages else { return (piece, size) };
-            let whole = piece.whole.max(1);
-            (piece, (u128::from(pages.present) * u128::from(size) / u128::from(whole)) as u64)
-        })
+        self.pieces().map(|piece| (piece, piece.present()))
     }
 
     /// The selected part of a range.
@@ -312,26 +328,64 @@ pub struct Piece<'a> {
     pub region: &'a RegionSnapshot,
     /// The mapping.
     pub mapping: &'a Mapping,
+    /// The place of the mapping among those of the target.
+    pub nth_mapping: usize,
     /// The bytes of all pieces of the region, selected or not. What is in memory of a region lies in them: a region of
     /// a survey can span large gaps between mappings.
     pub whole: u64,
 }
 
+impl Piece<'_> {
+    /// Its bytes in memory. The present bytes of a region are divided among its mapped parts by their size. Without a
+    /// survey, all mapped bytes count.
+    pub fn present(&self) -> u64 {
+        let size = self.range.size();
+        match self.region.pages {
+            None => size,
+            // Most regions lie in one mapping.
+            Some(pages) if size == self.whole => pages.present,
+            Some(pages) => (u128::from(pages.present) * u128::from(size) / u128::from(self.whole.max(1))) as u64,
+        }
+    }
+}
+
+/// A piece, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) piece: Piece<'a>,
+    /// Its bytes in memory.
+    pub(crate) bytes: u64,
+    /// Into which parts its memory falls, and which share of its samples found an access.
+    pub(crate) parts: Parts,
+    pub(crate) share: Share,
+}
+
 /// The mapped pieces of the regions of a row inside `address`, in the order of addresses. Address space without access
 /// permission has none, unless a region has more in memory or in swap than fits into its other parts.
 pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
-    row.target.regions_with_mappings().flat_map(move |(region, mapped)| {
-        let parts = mapped.iter().filter_map(|mapping| Some((mapping.range.intersection(region.range)?, mapping)));
-        let parts = parts.map(|(range, mapping)| (range, mapping, is_memory(&row.target.mappings, mapping)));
-        let (fits, all) = parts.clone().fold((0, 0), |(fits, all): (u64, u64), (range, _, is_memory)| {
-            (fits + if is_memory { range.size() } else { 0 }, all + range.size())
-        });
-        let has_more = region.pages.is_some_and(|pages| pages.kept() > fits);
-        let whole = if has_more { all } else { fits };
-        parts.filter_map(move |(range, mapping, is_memory)| {
-            let range = address.map_or(Some(range), |wanted| wanted.intersection(range))?;
-            (is_memory || has_more).then_some(Piece { range, region, mapping, whole })
-        })
+    let regions = row.target.mapped_regions();
+    regions.flat_map(move |(region, places)| pieces_of(&row.target, region, places, address))
+}
+
+/// The pieces of a region in the mappings at these places.
+fn pieces_of<'a>(
+    target: &'a TargetSnapshot,
+    region: &'a RegionSnapshot,
+    places: Range<usize>,
+    address: Option<AddrRange>,
+) -> impl Iterator<Item = Piece<'a>> {
+    let mappings = &*target.mappings;
+    let parts = places.filter_map(move |nth| Some((nth, mappings[nth].range.intersection(region.range)?)));
+    let parts = parts.map(move |(nth, range)| (nth, range, is_memory(mappings, &mappings[nth])));
+    let (fits, all) = parts.clone().fold((0, 0), |(fits, all): (u64, u64), (_, range, is_memory)| {
+        (fits + if is_memory { range.size() } else { 0 }, all + range.size())
+    });
+    let has_more = region.pages.is_some_and(|pages| pages.kept() > fits);
+    let whole = if has_more { all } else { fits };
+    parts.filter_map(move |(nth_mapping, range, is_memory)| {
+        let range = address.map_or(Some(range), |wanted| wanted.intersection(range))?;
+        let mapping = &mappings[nth_mapping];
+        (is_memory || has_more).then_some(Piece { range, region, mapping, nth_mapping, whole })
     })
 }
 
@@ -518,6 +572,7 @@ impl Rows {
             elapsed: header.recorded(self.previous, row.time),
             chosen: selection.holds_target(row.target.id),
             address: selection.address,
+            known: OnceCell::new(),
             row,
         };
         // Without surveys, regions cover all that is mapped.

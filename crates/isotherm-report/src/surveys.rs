@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
+use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
 use isotherm_record::Row;
 
@@ -127,7 +127,11 @@ fn pieces_of_block(block: BlockSums, target: &TargetSurvey) -> impl Iterator<Ite
     let inside = inside.map_while(move |(nth, mapping)| Some((nth, range?.intersection(mapping.range)?, mapping)));
     let memory = inside.filter(move |(nth, _, mapping)| is_memory(mappings, mapping) || has_pages(target, *nth));
     let memory = memory.map(|(_, range, mapping)| (range, mapping));
-    let pages: u64 = memory.clone().map(|(range, _)| range.pages()).sum();
+    // Most blocks lie in one mapping, which is memory or has what the block has.
+    let is_in_one = range
+        .zip(mappings.get(first))
+        .is_some_and(|(block, mapping)| mapping.range.start() <= block.start() && block.end() <= mapping.range.end());
+    let pages: u64 = if is_in_one { BLOCK_PAGES as u64 } else { memory.clone().map(|(range, _)| range.pages()).sum() };
     let share = move |part: u16| (f64::from(part) / pages.max(1) as f64).min(1.0);
     let of_present = move |part: u16| f64::from(part) / f64::from(present.max(1));
     let [touched, unobservable, unknown] = [touched, unobservable.unwrap_or(0), unknown.unwrap_or(0)].map(of_present);

@@ -2,6 +2,10 @@
 
 use std::collections::VecDeque;
 
+use isotherm_core::AddrRange;
+
+use crate::axis::Axis;
+
 /// Sums of a cell over its time, and the figures that follow from them.
 pub(super) trait Sum: Clone + Default {
     /// The figures. They take less memory than the sums.
@@ -41,6 +45,15 @@ impl<S: Sum> Grid<S> {
         let missing = (nth + 1).saturating_sub(self.open.len());
         self.open.extend(std::iter::repeat_with(|| vec![S::default(); self.rows]).take(missing));
         &mut self.open[nth]
+    }
+
+    /// Adds a range to the cells of these columns, each with the seconds in it. `add` gets the bytes × seconds of the
+    /// range in a cell.
+    pub(super) fn add(&mut self, axis: &Axis, columns: &[(usize, f64)], range: AddrRange, add: impl Fn(&mut S, f64)) {
+        for &(column, seconds) in columns {
+            let cells = self.column(column);
+            axis.rows_of(range).for_each(|(row, bytes)| add(&mut cells[row], bytes as f64 * seconds));
+        }
     }
 
     /// The figures of a cell. `None` if nothing was added to its column.

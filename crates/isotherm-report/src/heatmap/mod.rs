@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use isotherm_core::rate::{sampling_interval, share_of_counts};
 use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
-use isotherm_core::{AddrRange, TargetId, is_memory, units};
+use isotherm_core::{TargetId, is_memory, units};
 use isotherm_record::{Needs, SurveyRecord, TargetInfo};
 
 use crate::ReportError;
@@ -22,7 +22,7 @@ use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
-use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
+use crate::source::{Accumulator, Known, Seen, Selection, Source, walk};
 use crate::surveys::{pieces, selected};
 
 use cell::Sums;
@@ -124,6 +124,7 @@ pub struct Heatmap {
     selection: Selection,
     /// The last survey, which says where the memory is until the next one.
     placed: Option<SurveySnapshot>,
+    shares: Shares,
     /// What is shown of some cell besides rates, once that is asked.
     shown: OnceCell<Vec<Shown>>,
 }
@@ -185,20 +186,16 @@ impl Heatmap {
             for piece in pieces(found, selection.address) {
                 let observed = (1.0 - piece.unobservable).max(0.0);
                 let known = (observed - piece.unknown).max(0.0);
-                for &(column, seconds) in &columns {
-                    let cells = map.cells.column(column);
-                    for (row, bytes) in map.axis.rows_of(piece.range) {
-                        let weight = bytes as f64 * piece.present * seconds;
-                        let sums = &mut cells[row];
-                        sums.weight += weight;
-                        sums.observed += weight * observed;
-                        sums.rated += weight * observed;
-                        sums.unknown += weight * piece.unknown;
-                        sums.accessed += weight * piece.touched;
-                        sums.age += weight * known * piece.idle.as_secs_f64();
-                        sums.aged += weight * known;
-                    }
-                }
+                map.cells.add(&map.axis, &columns, piece.range, |sums, mapped| {
+                    let weight = mapped * piece.present;
+                    sums.weight += weight;
+                    sums.observed += weight * observed;
+                    sums.rated += weight * observed;
+                    sums.unknown += weight * piece.unknown;
+                    sums.accessed += weight * piece.touched;
+                    sums.age += weight * known * piece.idle.as_secs_f64();
+                    sums.aged += weight * known;
+                });
             }
         }
     }
@@ -261,6 +258,7 @@ impl Heatmap {
             places,
             selection: Selection::default(),
             placed: None,
+            shares: Shares::default(),
             shown: OnceCell::new(),
         }
     }
@@ -359,12 +357,12 @@ impl Accumulator for Heatmap {
         let columns = map.columns.overlaps(visit.since, visit.row.time);
         columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
         map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
-        for piece in visit.pieces() {
-            let share = Share::of(piece.region, visit.row.samples);
+        let samples = visit.row.samples;
+        self.shares.begin(samples, sampling, self.reference);
+        for Known { piece, share, .. } in visit.known() {
             let rate = share.rate().unwrap_or(0.0);
-            let samples = visit.row.samples;
             let found = (rate * f64::from(samples)).round() as u32;
-            let accessed = share.observed * share_of_counts(found, samples, sampling, self.reference);
+            let accessed = share.observed * self.shares.of(found);
             let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
             let age = f64::from(piece.region.age) * aggregation;
             if let Some(pages) = piece.region.pages {
@@ -373,23 +371,45 @@ impl Accumulator for Heatmap {
                 self.touched.0 += touched;
                 self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
             }
-            for &(column, seconds) in &columns {
-                let cells = map.cells.column(column);
-                for (row, bytes) in map.axis.rows_of(piece.range) {
-                    let weight = bytes as f64 * seconds;
-                    let sums = &mut cells[row];
-                    sums.weight += weight;
-                    sums.observed += weight * (share.observed + share.unknown);
-                    sums.rated += weight * share.observed;
-                    sums.unknown += weight * share.unknown;
-                    sums.accessed += weight * accessed;
-                    sums.found += weight * found;
-                    sums.age += weight * age;
-                    sums.aged += weight;
-                }
-            }
+            map.cells.add(&map.axis, &columns, piece.range, |sums, weight| {
+                sums.weight += weight;
+                sums.observed += weight * (share.observed + share.unknown);
+                sums.rated += weight * share.observed;
+                sums.unknown += weight * share.unknown;
+                sums.accessed += weight * accessed;
+                sums.found += weight * found;
+                sums.age += weight * age;
+                sums.aged += weight;
+            });
         }
         Ok(())
+    }
+}
+
+/// The shares that samples over the reference interval would find accessed, by the number of samples of a snapshot that
+/// found an access. Few numbers are different, and such a share takes time to compute.
+#[derive(Default)]
+struct Shares {
+    samples: u32,
+    interval: Duration,
+    reference: Duration,
+    known: Vec<Option<f64>>,
+}
+
+/// The most samples of a snapshot whose shares are remembered.
+const MOST_KNOWN: usize = 4096;
+
+impl Shares {
+    fn begin(&mut self, samples: u32, interval: Duration, reference: Duration) {
+        if (samples, interval, reference) != (self.samples, self.interval, self.reference) {
+            *self = Self { samples, interval, reference, known: vec![None; MOST_KNOWN.min(samples as usize + 1)] };
+        }
+    }
+
+    fn of(&mut self, found: u32) -> f64 {
+        let Self { samples, interval, reference, known } = self;
+        let share = || share_of_counts(found, *samples, *interval, *reference);
+        known.get_mut(found as usize).map_or_else(share, |known| *known.get_or_insert_with(share))
     }
 }
 
@@ -401,16 +421,10 @@ impl TargetMap {
         let (axis, count) = (&self.axis, self.columns.count);
         let places = self.places.get_or_insert_with(|| Grid::new(axis.rows, count));
         places.end_before(columns.first().map_or(0, |&(first, _)| first));
-        let mut add = |range: AddrRange, add: &dyn Fn(&mut Places, f64)| {
-            for &(column, seconds) in columns {
-                let places = places.column(column);
-                axis.rows_of(range).for_each(|(row, bytes)| add(&mut places[row], bytes as f64 * seconds));
-            }
-        };
         for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {
             if let Some(range) = selection.clip(mapping.range) {
                 let knows_swap = sums.swapped.is_some();
-                add(range, &|places, weight| {
+                places.add(axis, columns, range, |places, weight| {
                     places.mapped += weight;
                     places.known += if knows_swap { weight } else { 0.0 };
                 });
@@ -418,7 +432,7 @@ impl TargetMap {
         }
         for piece in pieces(found, selection.address) {
             let is_reserved = !is_memory(&found.mappings, piece.mapping);
-            add(piece.range, &|places, weight| {
+            places.add(axis, columns, piece.range, |places, weight| {
                 if is_reserved {
                     let kept = weight * (piece.present + piece.swapped.unwrap_or(0.0));
                     places.mapped += kept;

@@ -14,7 +14,7 @@ use crate::extent::{Extent, SurveyedExtent, TargetExtent};
 use crate::facts::{facts, warnings};
 use crate::groups::{GroupBy, Grouping};
 use crate::heatmap::Heatmap;
-use crate::idle_time::IdleTime;
+use crate::idle_time::{IdleTime, Surveys};
 use crate::marks::Marks;
 use crate::overhead::Overhead;
 use crate::schemes::Schemes;
@@ -48,8 +48,9 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let (mut extent, mut marks) = (Extent::new(selection), Marks::new(selection));
     let mut of_surveys = SurveyedExtent::new(selection);
     let (mut groups, mut found) = (Grouping::reader(selection, options.by), WssBuilder::new(header, selection));
-    let mut all: [&mut dyn Accumulator; 6] =
-        [&mut evidence, &mut extent, &mut of_surveys, &mut marks, &mut groups, &mut found];
+    let mut surveys = Surveys::new(selection);
+    let mut all: [&mut dyn Accumulator; 7] =
+        [&mut evidence, &mut extent, &mut of_surveys, &mut marks, &mut groups, &mut found, &mut surveys];
     walk(source, selection, &mut all)?;
     let extent = extent.found()?;
     let sampled = evidence.has_samples() || !evidence.has_intervals();
@@ -70,7 +71,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let (mut overhead, mut used) = (Overhead::new(header, selection), Used::new(header, selection, &grouping));
     let mut in_surveys = SurveyedMemory::new(selection, &grouping);
     let mut summary = SummaryBuilder::grouped(grouping);
-    let mut temperatures = TemperatureBuilder::new(by_name.clone());
+    let mut temperatures = TemperatureBuilder::default();
     let mut all: Vec<&mut dyn Accumulator> =
         vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary, &mut temperatures];
     all.extend(touched.as_mut().map(|touched| touched as &mut dyn Accumulator));
@@ -80,8 +81,8 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
         heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
     }
     let overhead = overhead.finish();
-    let idle_time = IdleTime::grouped(source, selection, &by_name)?;
-    let temperatures = temperatures.finish();
+    let idle_time = IdleTime::after(surveys, source, selection, &by_name)?;
+    let temperatures = temperatures.finish(&by_name);
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(header, source.cut_short(), &overhead);
     used.write(&mut summary);

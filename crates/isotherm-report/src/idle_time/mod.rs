@@ -17,8 +17,10 @@ use serde::{Serialize, Serializer};
 use crate::ReportError;
 use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{Band, Histogram, Moment, NamedSizes, Sizes, sorted};
-use crate::source::{Selection, Source};
+use crate::source::{Selection, Source, walk};
 use crate::wss::Basis;
+
+pub(crate) use surveyed::Surveys;
 
 /// For how long memory has been idle at the last survey of a selection, and over its time.
 #[derive(Clone, Debug, Default)]
@@ -55,16 +57,25 @@ impl IdleTime {
     /// # Errors
     /// If the source cannot be read or has nothing in the selection, or does not tell the cgroups that groups are by.
     pub fn new(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
-        Self::grouped(source, selection, &Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?)
+        let by = by.or(Some(GroupBy::Command));
+        let (mut groups, mut surveys) = (Grouping::reader(selection, by), Surveys::new(selection));
+        match walk(source, selection, &mut [&mut groups, &mut surveys]) {
+            // A recording may have surveys alone.
+            Err(ReportError::NothingRecorded { .. } | ReportError::NothingMatches { .. }) => {}
+            walked => walked?,
+        }
+        let grouping = Grouping::of_reader(groups, source, selection, by)?;
+        Self::after(surveys, source, selection, &grouping)
     }
 
-    /// The idle times of a selection with these groups.
-    pub(crate) fn grouped(
+    /// The idle times of a selection with these groups, and with these surveys, which a walk has found.
+    pub(crate) fn after(
+        surveys: Surveys,
         source: &dyn Source,
         selection: &Selection,
         grouping: &Grouping,
     ) -> Result<Self, ReportError> {
-        match surveyed::idle_time(source, selection, grouping)? {
+        match surveyed::idle_time(surveys, source, grouping)? {
             Some(idle_time) => Ok(idle_time),
             None => sampled::idle_time(source, selection, grouping),
         }

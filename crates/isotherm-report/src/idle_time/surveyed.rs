@@ -3,37 +3,67 @@
 use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
+use isotherm_record::Needs;
 
 use super::{ByName, IdleTime, edges};
 use crate::ReportError;
 use crate::extent::shown_name;
 use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
-use crate::source::{self, Selection, Source};
+use crate::source::{self, Accumulator, Seen, Selection, Source};
 use crate::surveys::{Reach, part, selected};
 use crate::wss::{Basis, Percentiles};
 
+/// What the bands follow from: how far the surveys of a selection go back, and how often they are.
+#[derive(Default)]
+pub(crate) struct Surveys {
+    selection: Selection,
+    reach: Reach,
+    /// The time of the last one, and how far it goes back.
+    last: Option<(Duration, Duration)>,
+    intervals: Vec<(Duration, f64)>,
+    /// Whether it is known of one of them only with what targets share counted for each.
+    counts_twice: bool,
+}
+
+impl Surveys {
+    /// Those of a selection, before its walk.
+    pub(crate) fn new(selection: &Selection) -> Self {
+        Self { selection: selection.clone(), ..Self::default() }
+    }
+}
+
+impl Accumulator for Surveys {
+    fn needs(&self) -> Needs {
+        Needs { surveys: true, ..Needs::NOTHING }
+    }
+
+    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
+        let Seen::Survey(record) = event else { return Ok(()) };
+        let survey = &record.survey;
+        let known = self.reach.of(survey);
+        if is_selected(survey, &self.selection) {
+            self.last = Some((survey.time, known));
+            self.intervals.push((survey.interval, survey.interval.as_secs_f64()));
+            self.counts_twice |= once(survey, &self.selection).is_none();
+        }
+        Ok(())
+    }
+}
+
+fn is_selected(survey: &SurveySnapshot, selection: &Selection) -> bool {
+    let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
+    has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero()
+}
+
 /// The idle times from surveys. `None` if the selection has no survey after the first.
 pub(super) fn idle_time(
+    surveys: Surveys,
     source: &dyn Source,
-    selection: &Selection,
     grouping: &Grouping,
 ) -> Result<Option<IdleTime>, ReportError> {
-    let is_selected = |survey: &SurveySnapshot| {
-        let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
-        has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero()
-    };
-    let (mut reach, mut last, mut intervals) = (Reach::default(), None, vec![]);
-    let mut counts_once = true;
-    for record in source::surveys(source, false)? {
-        let survey = record?.survey;
-        let known = reach.of(&survey);
-        if is_selected(&survey) {
-            last = Some((survey.time, known));
-            intervals.push((survey.interval, survey.interval.as_secs_f64()));
-            counts_once &= once(&survey, selection).is_some();
-        }
-    }
+    let Surveys { selection, last, intervals, counts_twice, .. } = surveys;
+    let (selection, counts_once) = (&selection, !counts_twice);
     let Some((last, known)) = last else { return Ok(None) };
     let interval = Percentiles::weighted(intervals).median();
     let mut idle_time = IdleTime {
@@ -50,7 +80,7 @@ pub(super) fn idle_time(
         let record = record?;
         let survey = &record.survey;
         let known = reach.of(survey);
-        if !is_selected(survey) {
+        if !is_selected(survey, selection) {
             continue;
         }
         let targets = || survey.targets.iter().filter(|target| selection.holds_target(target.id));

@@ -9,10 +9,10 @@ use super::{Ask, Body, Made, shorter};
 use crate::axis::AxisResolution;
 use crate::evidence::Evidence;
 use crate::extent::{Extent, SurveyedExtent};
-use crate::groups::Grouping;
+use crate::groups::{GroupBy, Grouping};
 use crate::heatmap::{Heatmap, Plan};
 use crate::histogram::Histogram;
-use crate::idle_time::IdleTime;
+use crate::idle_time::{IdleTime, Surveys};
 use crate::kind::{Format, Kind};
 use crate::marks::{Marked, Marks};
 use crate::measure::Measure;
@@ -26,7 +26,7 @@ use crate::summary::{Summary, SummaryBuilder};
 use crate::surveyed::SurveyedMemory;
 use crate::surveys::LastSurveys;
 use crate::svg::Drawing;
-use crate::temperature::Temperatures;
+use crate::temperature::{TemperatureBuilder, Temperatures};
 use crate::text::{RegionsText, Terminal};
 use crate::tune::Tune;
 use crate::used::Used;
@@ -213,7 +213,7 @@ pub(super) fn summary(ask: &Ask<'_>) -> Result<Made, ReportError> {
     let header = source.header();
     let (mut evidence, mut marks) = (Evidence::new(source, selection, false)?, Marks::new(selection));
     let (mut surveyed, mut used) = (SurveyedMemory::new(selection, &grouping), Used::new(header, selection, &grouping));
-    let (mut wss, mut overhead) = (WssBuilder::new(header, selection), Overhead::new(header, selection));
+    let (mut wss, mut overhead) = (WssBuilder::new(header, selection), Overhead::sums(header, selection));
     let mut summary = SummaryBuilder::grouped(grouping);
     let mut all: [&mut dyn Accumulator; 5] = [&mut summary, &mut overhead, &mut surveyed, &mut used, &mut wss];
     walk_with(ask, &mut evidence, &mut marks, &mut all)?;
@@ -279,14 +279,24 @@ impl<T: Banded> Body for Bands<T> {
 }
 
 pub(super) fn idle_time(ask: &Ask<'_>) -> Result<Made, ReportError> {
-    let (evidence, marks) = sufficient(ask)?;
-    let idle_time = IdleTime::new(ask.source, ask.selection, ask.options.by)?;
+    let Ask { source, selection, options, .. } = *ask;
+    let by = options.by.or(Some(GroupBy::Command));
+    let (mut evidence, mut marks) = (Evidence::new(source, selection, false)?, Marks::new(selection));
+    let (mut groups, mut surveys) = (Grouping::reader(selection, by), Surveys::new(selection));
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut [&mut groups, &mut surveys]);
+    evidence.suffices(walked)?;
+    let grouping = Grouping::of_reader(groups, source, selection, by)?;
+    let idle_time = IdleTime::after(surveys, source, selection, &grouping)?;
     Ok(Made::new(Bands(idle_time), evidence.warnings(), &evidence, marks))
 }
 
 pub(super) fn temperature(ask: &Ask<'_>) -> Result<Made, ReportError> {
-    let (evidence, marks) = sufficient(ask)?;
-    let temperatures = Temperatures::new(ask.source, ask.selection, ask.options.by)?;
+    let Ask { source, selection, options, .. } = *ask;
+    let by = options.by.or(Some(GroupBy::Command));
+    let (mut evidence, mut marks) = (Evidence::new(source, selection, false)?, Marks::new(selection));
+    let (mut groups, mut found) = (Grouping::reader(selection, by), TemperatureBuilder::default());
+    walk_with(ask, &mut evidence, &mut marks, &mut [&mut groups, &mut found])?;
+    let temperatures = found.finish(&Grouping::of_reader(groups, source, selection, by)?);
     Ok(Made::new(Bands(temperatures), evidence.warnings(), &evidence, marks))
 }
 

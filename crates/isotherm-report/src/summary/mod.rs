@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Mapping, TargetId};
+use isotherm_core::TargetId;
 use isotherm_record::{Header, Needs, Row, TargetInfo, pid_column};
 use serde::Serialize;
 
@@ -21,9 +21,10 @@ use crate::extent::shown_name;
 use crate::groups::{Group, GroupBy, Grouping, StackShares};
 use crate::intervals::IntervalRange;
 use crate::node_memory::NodeMemory;
+use crate::of_mappings::{ByName, OfMappings};
 use crate::overhead::Overhead;
 use crate::pace::Pace;
-use crate::source::{Accumulator, Seen};
+use crate::source::{Accumulator, Known, Seen, Visit};
 use temperature::{Added, Sums};
 
 pub use temperature::{Temperature, folded};
@@ -186,6 +187,15 @@ impl Tally {
         basis == if self.surveyed { Basis::Present } else { Basis::Mapped }
     }
 
+    /// Adds what it has in a row, if its bytes count there.
+    fn add(&mut self, visit: &Visit<'_>, counts: bool, added: Option<Added>) {
+        if let Some(added) = added.as_ref().filter(|_| counts) {
+            self.sums.add(visit, added);
+        }
+        let bytes = counts.then_some(added.map_or(0, |added| added.bytes));
+        self.course.add(visit.row.time, visit.span(), bytes);
+    }
+
     fn over_life(&self, name: Arc<str>) -> Temperature {
         self.sums.over(self.course.known().as_secs_f64().max(1e-9), name)
     }
@@ -223,9 +233,9 @@ struct TargetSums {
 #[derive(Default)]
 pub struct SummaryBuilder {
     grouping: Grouping,
-    names: Vec<(Arc<str>, Sums)>,
-    /// The place of each name among `names`.
-    name_places: HashMap<Arc<str>, usize>,
+    names: ByName<Sums>,
+    /// The place of the name of each mapping, and that of its group.
+    of_mappings: OfMappings<(usize, Option<usize>)>,
     targets: Vec<TargetSums>,
     places: HashMap<TargetId, usize>,
     groups: Vec<Tally>,
@@ -249,7 +259,7 @@ impl SummaryBuilder {
     /// The summary. `overhead` is of the same walk.
     pub fn finish(self, header: &Header, cut_short: Option<String>, overhead: &Overhead) -> Summary {
         let seconds = self.covered.as_secs_f64().max(1e-9);
-        let mappings = self.names.into_iter().map(|(name, sums)| sums.over(seconds, name)).collect();
+        let mappings = self.names.into_all().into_iter().map(|(name, sums)| sums.over(seconds, name)).collect();
         let targets = self
             .targets
             .into_iter()
@@ -339,74 +349,53 @@ impl Accumulator for SummaryBuilder {
         }
         let basis = Basis::by(row);
         let counts = target.tally.begin(basis);
-        // The bytes that groups get of this row, by the place of the group. `None` if they do not count.
-        let mut parts: BTreeMap<usize, Option<u64>> = BTreeMap::new();
+        // What groups get of this row, by the place of the group.
+        let mut of_groups: BTreeMap<usize, Option<Added>> = BTreeMap::new();
         // A target whose memory is not known is there all the same.
-        if let Some(nth) = self.grouping.of_target(id)
-            && let Some(group) = self.groups.get_mut(nth)
-        {
-            parts.insert(nth, group.begin(basis).then_some(0));
+        if let Some(nth) = self.grouping.of_target(id) {
+            of_groups.insert(nth, None);
         }
-        let mut all = 0;
-        // The mapping of the last piece, the place of its name, and that of its group.
-        let mut last: Option<(&Mapping, usize, Option<usize>)> = None;
-        for (piece, bytes) in visit.present_pieces() {
-            let added = Added::new(visit, &piece, bytes);
-            let (_, nth, group) = match last.filter(|(mapping, ..)| std::ptr::eq(*mapping, piece.mapping)) {
-                Some(known) => known,
-                None => {
-                    let label = piece.mapping.label();
-                    let name = shown_name(&label);
-                    let nth = nth_name(&mut self.names, &mut self.name_places, name);
-                    (piece.mapping, nth, self.grouping.of_memory(id, name))
-                }
-            };
-            last = Some((piece.mapping, nth, group));
-            if let Some((_, sums)) = self.names.get_mut(nth) {
-                sums.add(&added);
-            }
-            let mut give = |nth: usize, added: &Added, bytes: u64| {
-                if let Some(group) = self.groups.get_mut(nth)
-                    && let Some(sum) = parts.entry(nth).or_insert_with(|| group.begin(basis).then_some(0))
-                {
-                    group.sums.add(added);
-                    *sum += bytes;
-                }
-            };
-            match &mut self.stacks {
-                Some(stacks) => {
+        let aggregation = row.aggregation.as_secs_f64();
+        let of_mappings = self.of_mappings.of(&row.target);
+        let mut all: Option<Added> = None;
+        for of_mapping in visit.known().chunk_by(|a, b| a.piece.nth_mapping == b.piece.nth_mapping) {
+            let mut added = Added::default();
+            for known in of_mapping {
+                let piece = &known.piece;
+                let age = f64::from(piece.region.age) * aggregation;
+                added.add(&Added::piece(known, known.bytes, age));
+                if let Some(stacks) = &mut self.stacks {
                     for (nth, size) in stacks.sizes(id, row.time, piece.mapping, piece.range) {
-                        let bytes = share(bytes, size, piece.range.size());
-                        give(nth, &Added::new(visit, &piece, bytes), bytes);
+                        let bytes = share(known.bytes, size, piece.range.size());
+                        let of_stack = of_groups.entry(nth).or_default().get_or_insert_default();
+                        of_stack.add(&Added::piece(known, bytes, age));
                     }
                 }
-                None => group.into_iter().for_each(|nth| give(nth, &added, bytes)),
             }
-            if counts {
-                target.tally.sums.add(&added);
-                all += bytes;
+            let Some(Known { piece, .. }) = of_mapping.first() else { continue };
+            let (name, group) = *of_mappings[piece.nth_mapping].get_or_insert_with(|| {
+                let label = piece.mapping.label();
+                let name = shown_name(&label);
+                (self.names.place(name), self.grouping.of_memory(id, name))
+            });
+            self.names.at(name).into_iter().for_each(|sums| sums.add(visit, &added));
+            if let Some(nth) = group.filter(|_| self.stacks.is_none()) {
+                of_groups.entry(nth).or_default().get_or_insert_default().add(&added);
             }
-            self.total.add(&added);
+            all.get_or_insert_default().add(&added);
         }
-        target.tally.course.add(row.time, visit.span(), counts.then_some(all));
-        for (nth, bytes) in parts {
+        if let Some(all) = &all {
+            self.total.add(visit, all);
+        }
+        target.tally.add(visit, counts, all);
+        for (nth, added) in of_groups {
             if let Some(group) = self.groups.get_mut(nth) {
-                group.course.add(row.time, visit.span(), bytes);
+                let counts = group.begin(basis);
+                group.add(visit, counts, added);
             }
         }
         Ok(())
     }
-}
-
-/// The place of a name, which is new if it has none yet.
-fn nth_name(names: &mut Vec<(Arc<str>, Sums)>, places: &mut HashMap<Arc<str>, usize>, name: &str) -> usize {
-    if let Some(&nth) = places.get(name) {
-        return nth;
-    }
-    let name: Arc<str> = name.into();
-    names.push((Arc::clone(&name), Sums::default()));
-    places.insert(name, names.len() - 1);
-    names.len() - 1
 }
 
 /// The part of `bytes` that `size` of `whole` has.

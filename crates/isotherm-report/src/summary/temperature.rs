@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::parts::Parts;
 use crate::resident::Surveyed;
-use crate::source::{Piece, Visit};
+use crate::source::{Known, Visit};
 
 /// Hot, warm and cold memory of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -57,57 +57,72 @@ pub(crate) struct Sums {
     idle: BTreeMap<TargetId, (Duration, f64, f64)>,
 }
 
-/// A piece of a region with some bytes in memory, as sums take it in.
+/// The memory of a target in one snapshot, or a part of it, in bytes.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Added {
-    target: TargetId,
-    time: Duration,
-    bytes: u64,
-    /// Bytes × seconds.
-    weight: f64,
-    parts: Parts,
-    /// For how long it has been as it is, in seconds.
-    age: f64,
-    in_use: bool,
+    unknown: f64,
+    hot: f64,
+    warm: f64,
+    cold: f64,
+    unobservable: f64,
+    /// Cold bytes × the seconds for which they have been cold.
+    idle: f64,
+    in_use: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Added {
-    pub(crate) fn new(visit: &Visit<'_>, piece: &Piece<'_>, bytes: u64) -> Self {
+    /// `bytes` of a piece of a region, whose memory is of that age in seconds.
+    pub(crate) fn piece(known: &Known<'_>, bytes: u64, age: f64) -> Self {
+        let size = bytes as f64;
+        let Parts { hot, warm, cold, unobservable, unknown } = known.parts;
+        let cold = size * cold;
         Self {
-            target: visit.row.target.id,
-            time: visit.row.time,
+            unknown: size * unknown,
+            hot: size * hot,
+            warm: size * warm,
+            cold,
+            unobservable: size * unobservable,
+            idle: cold * age,
+            in_use: if known.piece.region.nr_accesses > 0 { bytes } else { 0 },
             bytes,
-            weight: bytes as f64 * visit.span().as_secs_f64(),
-            parts: Parts::of(piece.region, visit.row.samples),
-            age: f64::from(piece.region.age) * visit.row.aggregation.as_secs_f64(),
-            in_use: piece.region.nr_accesses > 0,
         }
+    }
+
+    /// Adds more of the same snapshot.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.unknown += more.unknown;
+        self.hot += more.hot;
+        self.warm += more.warm;
+        self.cold += more.cold;
+        self.unobservable += more.unobservable;
+        self.idle += more.idle;
+        self.in_use = self.in_use.saturating_add(more.in_use);
+        self.bytes = self.bytes.saturating_add(more.bytes);
     }
 }
 
 impl Sums {
-    /// Adds a piece of a region.
-    pub(crate) fn add(&mut self, added: &Added) {
-        let Added { target, time, bytes, weight, parts, age, in_use } = *added;
-        self.unobservable += weight * parts.unobservable;
-        self.unknown += weight * parts.unknown;
-        self.hot += weight * parts.hot;
-        self.warm += weight * parts.warm;
-        self.cold += weight * parts.cold;
-        let idle = self.idle.entry(target).or_insert((time, 0.0, 0.0));
+    /// Adds memory of the target of a row.
+    pub(crate) fn add(&mut self, visit: &Visit<'_>, added: &Added) {
+        let (time, seconds) = (visit.row.time, visit.span().as_secs_f64());
+        self.unobservable += added.unobservable * seconds;
+        self.unknown += added.unknown * seconds;
+        self.hot += added.hot * seconds;
+        self.warm += added.warm * seconds;
+        self.cold += added.cold * seconds;
+        let idle = self.idle.entry(visit.row.target.id).or_insert((time, 0.0, 0.0));
         if idle.0 != time {
             *idle = (time, 0.0, 0.0);
         }
-        let cold = bytes as f64 * parts.cold;
-        idle.1 += cold;
-        idle.2 += cold * age;
-        if in_use {
-            self.working_set += weight;
-            if self.current.0 != time {
-                self.current = (time, 0);
-            }
-            self.current.1 = self.current.1.saturating_add(bytes);
-            self.largest = self.largest.max(self.current.1);
+        idle.1 += added.cold;
+        idle.2 += added.idle;
+        self.working_set += added.in_use as f64 * seconds;
+        if self.current.0 != time {
+            self.current = (time, 0);
         }
+        self.current.1 = self.current.1.saturating_add(added.in_use);
+        self.largest = self.largest.max(self.current.1);
     }
 
     /// The means over that time.

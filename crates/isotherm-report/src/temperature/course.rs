@@ -57,7 +57,7 @@ impl Course {
         while let Some(mut moment) = moments.next() {
             if let Some(next) = moments.next() {
                 (moment.time, moment.snapshots) = (next.time, moment.snapshots + next.snapshots);
-                moment.areas.join(&next.areas);
+                moment.areas.join(&next.areas, 1.0);
             }
             self.moments.push(moment);
         }

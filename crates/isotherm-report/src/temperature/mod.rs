@@ -5,7 +5,7 @@
 mod course;
 mod scale;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use isotherm_core::rate::sampling_interval;
@@ -18,8 +18,8 @@ use crate::extent::shown_name;
 use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::intervals::IntervalRange;
-use crate::parts::Parts;
-use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
+use crate::of_mappings::{ByName, OfMappings};
+use crate::source::{Accumulator, Known, Seen, Selection, Source, walk};
 
 use course::Course;
 
@@ -81,10 +81,10 @@ impl Temperatures {
     /// # Errors
     /// If the source cannot be read or has nothing in the selection, or does not tell the cgroups that groups are by.
     pub fn new(source: &dyn Source, selection: &Selection, by: Option<GroupBy>) -> Result<Self, ReportError> {
-        let grouping = Grouping::of(source, selection, by.or(Some(GroupBy::Command)))?;
-        let mut builder = TemperatureBuilder::new(grouping);
-        walk(source, selection, &mut [&mut builder])?;
-        Ok(builder.finish())
+        let by = by.or(Some(GroupBy::Command));
+        let (mut groups, mut builder) = (Grouping::reader(selection, by), TemperatureBuilder::default());
+        walk(source, selection, &mut [&mut groups, &mut builder])?;
+        Ok(builder.finish(&Grouping::of_reader(groups, source, selection, by)?))
     }
 
     /// The report, ready to be rendered.
@@ -148,50 +148,64 @@ enum Place {
 /// Memory by its place.
 #[derive(Clone, Default)]
 struct Areas {
-    places: BTreeMap<Place, f64>,
-    /// What is accessed in each sample.
-    at_least: BTreeMap<Place, f64>,
+    /// The places from cold to hot, each with all of its memory, and with the part that is accessed in each sample.
+    places: Vec<(Place, f64, f64)>,
     unobservable: f64,
     unknown: f64,
 }
 
 impl Areas {
-    /// Adds a part of a region.
-    fn add(&mut self, (parts, rate): (&Parts, f64), interval: Duration, weight: f64) {
-        self.unobservable += weight * parts.unobservable;
-        self.unknown += weight * parts.unknown;
-        let mut place = |place, share: f64| {
-            if share > 0.0 {
-                *self.places.entry(place).or_default() += weight * share;
+    /// Adds memory to a place.
+    fn put(&mut self, place: Place, area: f64, at_least: f64) {
+        let nth = match self.places.binary_search_by_key(&place, |(known, ..)| *known) {
+            Ok(nth) => nth,
+            Err(nth) => {
+                self.places.insert(nth, (place, 0.0, 0.0));
+                nth
             }
         };
-        place(Place::NotAccessed, parts.cold);
-        let used = parts.hot + parts.warm;
-        if rate > 0.0 && !interval.is_zero() {
-            let step = Place::Rate(scale::step(rate / interval.as_secs_f64()));
-            place(step, used);
-            if rate >= 1.0 {
-                *self.at_least.entry(step).or_default() += weight * used;
-            }
-        } else {
-            place(Place::SurveysOnly, used);
+        let (_, all, all_at_least) = &mut self.places[nth];
+        *all += area;
+        *all_at_least += at_least;
+    }
+
+    /// Adds a piece with the place of what is accessed of it, and whether each sample found that.
+    fn add(&mut self, Known { parts, bytes, .. }: &Known<'_>, (used, is_in_each): (Place, bool)) {
+        let bytes = *bytes as f64;
+        self.unobservable += bytes * parts.unobservable;
+        self.unknown += bytes * parts.unknown;
+        if parts.cold > 0.0 {
+            self.put(Place::NotAccessed, bytes * parts.cold, 0.0);
+        }
+        let share = parts.hot + parts.warm;
+        if share > 0.0 {
+            self.put(used, bytes * share, if is_in_each { bytes * share } else { 0.0 });
         }
     }
 
-    /// Adds other memory.
-    fn join(&mut self, other: &Self) {
-        for (sums, more) in [(&mut self.places, &other.places), (&mut self.at_least, &other.at_least)] {
-            more.iter().for_each(|(place, more)| *sums.entry(*place).or_default() += more);
-        }
-        self.unobservable += other.unobservable;
-        self.unknown += other.unknown;
+    /// Adds other memory, which counts so many times.
+    fn join(&mut self, other: &Self, times: f64) {
+        other.places.iter().for_each(|(place, area, at_least)| self.put(*place, area * times, at_least * times));
+        self.unobservable += other.unobservable * times;
+        self.unknown += other.unknown * times;
+    }
+
+    /// What is at a place: all, and the part that is accessed in each sample.
+    fn at(&self, place: Place) -> (f64, f64) {
+        let found = self.places.binary_search_by_key(&place, |(known, ..)| *known).ok();
+        found.map_or((0.0, 0.0), |nth| (self.places[nth].1, self.places[nth].2))
+    }
+
+    fn clear(&mut self) {
+        self.places.clear();
+        (self.unobservable, self.unknown) = (0.0, 0.0);
     }
 
     /// The bytes at each of `places`, where weights are bytes × `seconds`.
     fn sizes(&self, places: &[Place], seconds: f64) -> Sizes {
         let bytes = |area: f64| (area / seconds).round() as u64;
         Sizes {
-            bytes: places.iter().map(|place| bytes(self.places.get(place).copied().unwrap_or(0.0))).collect(),
+            bytes: places.iter().map(|place| bytes(self.at(*place).0)).collect(),
             unobservable_bytes: bytes(self.unobservable),
             unknown_bytes: bytes(self.unknown),
         }
@@ -201,27 +215,25 @@ impl Areas {
 /// The temperature of a selection, as it is computed.
 #[derive(Default)]
 pub(crate) struct TemperatureBuilder {
-    grouping: Grouping,
     total: Areas,
-    mappings: HashMap<String, Areas>,
-    groups: HashMap<usize, Areas>,
+    mappings: ByName<Areas>,
+    /// The place of the name of each mapping.
+    of_mappings: OfMappings<usize>,
+    targets: HashMap<TargetId, Areas>,
     over_time: Course,
+    /// The memory of a mapping in a snapshot.
+    of_mapping: Areas,
+    steps: scale::Steps,
     span: Option<(Duration, Duration)>,
     covered: Duration,
     intervals: IntervalRange,
-    targets: BTreeSet<TargetId>,
 }
 
 impl TemperatureBuilder {
-    /// That of a selection with these groups, before its walk.
-    pub(crate) fn new(grouping: Grouping) -> Self {
-        Self { grouping, ..Self::default() }
-    }
-
-    /// The temperature after the walk.
-    pub(crate) fn finish(self) -> Temperatures {
+    /// The temperature after the walk, with these groups of targets.
+    pub(crate) fn finish(self, grouping: &Grouping) -> Temperatures {
         let mut places = vec![Place::NotAccessed];
-        let found: Vec<Place> = self.total.places.keys().copied().collect();
+        let found: Vec<Place> = self.total.places.iter().map(|(place, ..)| *place).collect();
         if found.contains(&Place::SurveysOnly) {
             places.push(Place::SurveysOnly);
         }
@@ -231,13 +243,19 @@ impl TemperatureBuilder {
         }
         let seconds = self.covered.as_secs_f64().max(1e-9);
         let named = |(name, areas): (String, Areas)| (name, areas.sizes(&places, seconds));
-        let groups = self.groups.into_iter().map(|(nth, areas)| (self.grouping.name(nth), areas));
+        let mut groups: HashMap<usize, Areas> = HashMap::new();
+        for (id, areas) in &self.targets {
+            let group = grouping.of_target(*id);
+            group.into_iter().for_each(|nth| groups.entry(nth).or_default().join(areas, 1.0));
+        }
+        let groups = groups.into_iter().map(|(nth, areas)| (grouping.name(nth), areas));
+        let mappings = self.mappings.into_all().into_iter().map(|(name, areas)| (name.to_string(), areas));
         let moment = |moment: &course::Moment| Moment {
             time_ns: moment.time.as_nanos() as u64,
             sizes: moment.areas.sizes(&places, moment.snapshots.into()),
         };
         let band = |place: &Place| {
-            let at_least = self.total.at_least.get(place).copied().unwrap_or(0.0);
+            let (_, at_least) = self.total.at(*place);
             let (kind, limits) = match *place {
                 Place::NotAccessed => (BandKind::NotAccessed, Some((0.0, 0.0))),
                 Place::SurveysOnly => (BandKind::SurveysOnly, None),
@@ -255,8 +273,8 @@ impl TemperatureBuilder {
             bands: places.iter().map(band).collect(),
             total: self.total.sizes(&places, seconds),
             over_time: self.over_time.moments().iter().map(moment).collect(),
-            mappings: sorted(self.mappings.into_iter().map(named)),
-            by: self.grouping.by(),
+            mappings: sorted(mappings.map(named)),
+            by: grouping.by(),
             groups: sorted(groups.map(named)),
         }
     }
@@ -279,25 +297,25 @@ impl Accumulator for TemperatureBuilder {
             self.covered += visit.span();
         }
         self.intervals.add_row(row);
-        self.targets.insert(row.target.id);
+        let target = self.targets.entry(row.target.id).or_default();
         let interval = sampling_interval(row.aggregation, row.samples);
-        let group = self.grouping.of_target(row.target.id);
-        for (piece, bytes) in visit.present_pieces() {
-            let rate = Share::of(piece.region, row.samples).rate().unwrap_or(0.0);
-            let found = (&Parts::of(piece.region, row.samples), rate);
-            let area = bytes as f64 * visit.span().as_secs_f64();
-            self.total.add(found, interval, area);
-            let label = piece.mapping.label();
-            let name = shown_name(&label);
-            match self.mappings.get_mut(name) {
-                Some(areas) => areas.add(found, interval, area),
-                None => self.mappings.entry(name.into()).or_default().add(found, interval, area),
+        let seconds = visit.span().as_secs_f64();
+        let of_mappings = self.of_mappings.of(&row.target);
+        for of_mapping in visit.known().chunk_by(|a, b| a.piece.nth_mapping == b.piece.nth_mapping) {
+            let Some(Known { piece, .. }) = of_mapping.first() else { continue };
+            self.of_mapping.clear();
+            for known in of_mapping {
+                let rate = known.share.rate().unwrap_or(0.0);
+                let step = (rate > 0.0 && !interval.is_zero()).then(|| self.steps.step(rate, interval));
+                self.of_mapping.add(known, (step.map_or(Place::SurveysOnly, Place::Rate), rate >= 1.0));
             }
-            if let Some(nth) = group {
-                self.groups.entry(nth).or_default().add(found, interval, area);
-            }
+            let name = || self.mappings.place(shown_name(&piece.mapping.label()));
+            let name = *of_mappings[piece.nth_mapping].get_or_insert_with(name);
+            self.total.join(&self.of_mapping, seconds);
+            self.mappings.at(name).into_iter().for_each(|areas| areas.join(&self.of_mapping, seconds));
+            target.join(&self.of_mapping, seconds);
             if let Some(areas) = self.over_time.now() {
-                areas.add(found, interval, bytes as f64);
+                areas.join(&self.of_mapping, 1.0);
             }
         }
         Ok(())

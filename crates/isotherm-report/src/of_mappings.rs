@@ -1,0 +1,65 @@
+//! What a report keeps of mappings: by name, and where the mappings of each target have their place among the names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use isotherm_core::{Mapping, TargetId, TargetSnapshot};
+
+/// Something for each name, in the order in which the names appear.
+#[derive(Debug)]
+pub(crate) struct ByName<T> {
+    all: Vec<(Arc<str>, T)>,
+    places: HashMap<Arc<str>, usize>,
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), places: HashMap::new() }
+    }
+}
+
+impl<T: Default> ByName<T> {
+    /// The place of a name, which is new if it has none yet.
+    pub(crate) fn place(&mut self, name: &str) -> usize {
+        if let Some(&place) = self.places.get(name) {
+            return place;
+        }
+        let name: Arc<str> = name.into();
+        self.all.push((Arc::clone(&name), T::default()));
+        self.places.insert(name, self.all.len() - 1);
+        self.all.len() - 1
+    }
+
+    /// What the name at a place has.
+    pub(crate) fn at(&mut self, place: usize) -> Option<&mut T> {
+        self.all.get_mut(place).map(|(_, of)| of)
+    }
+
+    /// The names, each with what it has.
+    pub(crate) fn into_all(self) -> Vec<(Arc<str>, T)> {
+        self.all
+    }
+}
+
+/// Something for each mapping of each target, as long as its mappings stay the same.
+#[derive(Debug)]
+pub(crate) struct OfMappings<T>(HashMap<TargetId, (Arc<[Mapping]>, Vec<Option<T>>)>);
+
+impl<T> Default for OfMappings<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> OfMappings<T> {
+    /// What the mappings of a target have, by their places. What is not known yet is `None`.
+    pub(crate) fn of(&mut self, target: &TargetSnapshot) -> &mut [Option<T>] {
+        let (mappings, known) = self.0.entry(target.id).or_insert_with(|| (Arc::default(), Vec::new()));
+        if !Arc::ptr_eq(mappings, &target.mappings) {
+            *mappings = Arc::clone(&target.mappings);
+            known.clear();
+            known.resize_with(mappings.len(), || None);
+        }
+        known
+    }
+}
