@@ -3,7 +3,7 @@
 use crate::RecordError;
 use crate::column::Wanted;
 use crate::decode::Rows;
-use crate::feed::Feed;
+use crate::feed::{Batch, Feed};
 use crate::source::Source;
 
 /// The rows of a recording one by one, with few batches in memory at a time.
@@ -13,19 +13,6 @@ pub(crate) struct Batches {
     feed: Feed,
     /// The batch whose rows are being handed out.
     batch: Option<Batch>,
-}
-
-/// A batch whose rows are being handed out.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    /// The first byte of its message.
-    pub(crate) at: u64,
-    /// In which of the spans between damaged parts it is.
-    pub(crate) span: usize,
-    pub(crate) rows: Rows,
-    /// The number of its rows, and of those that were handed out.
-    pub(crate) count: usize,
-    pub(crate) next: usize,
 }
 
 impl Batches {

@@ -7,9 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use crate::RecordError;
 use crate::ahead::Ahead;
-use crate::batches::Batch;
 use crate::column::{Context, Wanted};
-use crate::decode;
+use crate::decode::{self, Rows};
 use crate::message::{Checksum, Fault, Found, find};
 use crate::shape::Refused;
 use crate::source::Source;
@@ -18,6 +17,19 @@ use crate::source::Source;
 const MANY: u64 = 8 << 20;
 /// The bytes of the batches that the thread hands over at a time, as they are in the file.
 const CHUNK: u64 = 256 << 10;
+
+/// A batch whose rows are being handed out.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The first byte of its message.
+    pub(crate) at: u64,
+    /// In which of the spans between damaged parts it is.
+    pub(crate) span: usize,
+    pub(crate) rows: Rows,
+    /// The number of its rows, and of those that were handed out.
+    pub(crate) count: usize,
+    pub(crate) next: usize,
+}
 
 /// A batch, or why it cannot be read.
 type Decoded = Result<Batch, RecordError>;
