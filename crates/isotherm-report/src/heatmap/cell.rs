@@ -79,6 +79,17 @@ impl Sum for Sums {
             age_ms: (share(self.age, self.aged) * 1e3).round() as u32,
         }
     }
+
+    fn add(&mut self, more: &Self, times: f64) {
+        self.weight += more.weight * times;
+        self.observed += more.observed * times;
+        self.unknown += more.unknown * times;
+        self.rated += more.rated * times;
+        self.accessed += more.accessed * times;
+        self.found += more.found * times;
+        self.age += more.age * times;
+        self.aged += more.aged * times;
+    }
 }
 
 /// What a cell is made of when its time is over.
@@ -111,6 +122,13 @@ impl Sum for Places {
             present: share(placement.map(|of| of.present)),
             swapped: share(placement.and_then(|of| of.swapped)),
         }
+    }
+
+    fn add(&mut self, more: &Self, times: f64) {
+        self.mapped += more.mapped * times;
+        self.known += more.known * times;
+        self.present += more.present * times;
+        self.swapped += more.swapped * times;
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::collections::VecDeque;
 
-use isotherm_core::AddrRange;
-
-use crate::axis::Axis;
-
 /// Sums of a cell over its time, and the figures that follow from them.
 pub(super) trait Sum: Clone + Default {
     /// The figures. They take less memory than the sums.
     type Figures: Copy;
 
     fn figures(&self) -> Self::Figures;
+
+    /// Adds other sums so many times.
+    fn add(&mut self, more: &Self, times: f64);
 }
 
 /// The cells, column by column. Events come in the order of time, so that few columns have sums at a time: those before
@@ -23,11 +22,14 @@ pub(super) struct Grid<S: Sum> {
     figures: Vec<S::Figures>,
     /// The sums of the columns after them.
     open: VecDeque<Vec<S>>,
+    /// The rows of a column, to be filled.
+    blank: Vec<S>,
 }
 
 impl<S: Sum> Grid<S> {
     pub(super) fn new(rows: usize, columns: usize) -> Self {
-        Self { rows, done: 0, figures: Vec::with_capacity(rows.saturating_mul(columns)), open: VecDeque::new() }
+        let figures = Vec::with_capacity(rows.saturating_mul(columns));
+        Self { rows, done: 0, figures, open: VecDeque::new(), blank: Vec::new() }
     }
 
     /// Ends the columns before this one: nothing will be added to them any more.
@@ -40,20 +42,24 @@ impl<S: Sum> Grid<S> {
     }
 
     /// The sums of a column, row by row. What comes late for a column that has ended is added to the next one.
-    pub(super) fn column(&mut self, column: usize) -> &mut [S] {
+    fn column(&mut self, column: usize) -> &mut [S] {
         let nth = column.saturating_sub(self.done);
         let missing = (nth + 1).saturating_sub(self.open.len());
         self.open.extend(std::iter::repeat_with(|| vec![S::default(); self.rows]).take(missing));
         &mut self.open[nth]
     }
 
-    /// Adds a range to the cells of these columns, each with the seconds in it. `add` gets the bytes × seconds of the
-    /// range in a cell.
-    pub(super) fn add(&mut self, axis: &Axis, columns: &[(usize, f64)], range: AddrRange, add: impl Fn(&mut S, f64)) {
+    /// Adds the same memory to these columns, each with the seconds in it. `fill` gets the rows of a column without
+    /// anything, and adds the memory, with bytes as weights.
+    pub(super) fn add(&mut self, columns: &[(usize, f64)], fill: impl FnOnce(&mut [S])) {
+        let mut rows = std::mem::take(&mut self.blank);
+        rows.clear();
+        rows.resize(self.rows, S::default());
+        fill(&mut rows);
         for &(column, seconds) in columns {
-            let cells = self.column(column);
-            axis.rows_of(range).for_each(|(row, bytes)| add(&mut cells[row], bytes as f64 * seconds));
+            self.column(column).iter_mut().zip(&rows).for_each(|(cell, more)| cell.add(more, seconds));
         }
+        self.blank = rows;
     }
 
     /// The figures of a cell. `None` if nothing was added to its column.
@@ -78,6 +84,20 @@ mod tests {
         fn figures(&self) -> u32 {
             *self
         }
+
+        fn add(&mut self, more: &u32, times: f64) {
+            *self += (f64::from(*more) * times) as u32;
+        }
+    }
+
+    #[test]
+    fn what_is_in_several_columns_counts_in_each_for_its_time() {
+        let mut grid: Grid<u32> = Grid::new(2, 3);
+        for _ in 0..2 {
+            grid.add(&[(0, 1.0), (2, 3.0)], |rows| rows[1] += 10);
+        }
+        let all = [0, 1, 2].map(|column| [0, 1].map(|row| grid.get(row, column)));
+        assert_eq!(all, [[Some(0), Some(20)], [Some(0), Some(0)], [Some(0), Some(60)]]);
     }
 
     #[test]

@@ -183,20 +183,25 @@ impl Heatmap {
             let columns = map.columns.overlaps(survey.time.saturating_sub(survey.interval), survey.time);
             columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
             map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
-            for piece in pieces(found, selection.address) {
-                let observed = (1.0 - piece.unobservable).max(0.0);
-                let known = (observed - piece.unknown).max(0.0);
-                map.cells.add(&map.axis, &columns, piece.range, |sums, mapped| {
-                    let weight = mapped * piece.present;
-                    sums.weight += weight;
-                    sums.observed += weight * observed;
-                    sums.rated += weight * observed;
-                    sums.unknown += weight * piece.unknown;
-                    sums.accessed += weight * piece.touched;
-                    sums.age += weight * known * piece.idle.as_secs_f64();
-                    sums.aged += weight * known;
-                });
-            }
+            let axis = &map.axis;
+            map.cells.add(&columns, |rows| {
+                for piece in pieces(found, selection.address) {
+                    let observed = (1.0 - piece.unobservable).max(0.0);
+                    let known = (observed - piece.unknown).max(0.0);
+                    let idle = piece.idle.as_secs_f64();
+                    for (row, bytes) in axis.rows_of(piece.range) {
+                        let weight = bytes as f64 * piece.present;
+                        let sums = &mut rows[row];
+                        sums.weight += weight;
+                        sums.observed += weight * observed;
+                        sums.rated += weight * observed;
+                        sums.unknown += weight * piece.unknown;
+                        sums.accessed += weight * piece.touched;
+                        sums.age += weight * known * idle;
+                        sums.aged += weight * known;
+                    }
+                }
+            });
         }
     }
 
@@ -359,29 +364,34 @@ impl Accumulator for Heatmap {
         map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
         let samples = visit.row.samples;
         self.shares.begin(samples, sampling, self.reference);
-        for Known { piece, share, .. } in visit.known() {
-            let rate = share.rate().unwrap_or(0.0);
-            let found = (rate * f64::from(samples)).round() as u32;
-            let accessed = share.observed * self.shares.of(found);
-            let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
-            let age = f64::from(piece.region.age) * aggregation;
-            if let Some(pages) = piece.region.pages {
-                let part = piece.range.size() as f64 / piece.whole.max(1) as f64;
-                let touched = part * pages.touched as f64 * visit.span().as_secs_f64();
-                self.touched.0 += touched;
-                self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
+        let (axis, seconds) = (&map.axis, visit.span().as_secs_f64());
+        map.cells.add(&columns, |rows| {
+            for Known { piece, share, .. } in visit.known() {
+                let rate = share.rate().unwrap_or(0.0);
+                let found = (rate * f64::from(samples)).round() as u32;
+                let accessed = share.observed * self.shares.of(found);
+                let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
+                let age = f64::from(piece.region.age) * aggregation;
+                if let Some(pages) = piece.region.pages {
+                    let part = piece.range.size() as f64 / piece.whole.max(1) as f64;
+                    let touched = part * pages.touched as f64 * seconds;
+                    self.touched.0 += touched;
+                    self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
+                }
+                for (row, bytes) in axis.rows_of(piece.range) {
+                    let weight = bytes as f64;
+                    let sums = &mut rows[row];
+                    sums.weight += weight;
+                    sums.observed += weight * (share.observed + share.unknown);
+                    sums.rated += weight * share.observed;
+                    sums.unknown += weight * share.unknown;
+                    sums.accessed += weight * accessed;
+                    sums.found += weight * found;
+                    sums.age += weight * age;
+                    sums.aged += weight;
+                }
             }
-            map.cells.add(&map.axis, &columns, piece.range, |sums, weight| {
-                sums.weight += weight;
-                sums.observed += weight * (share.observed + share.unknown);
-                sums.rated += weight * share.observed;
-                sums.unknown += weight * share.unknown;
-                sums.accessed += weight * accessed;
-                sums.found += weight * found;
-                sums.age += weight * age;
-                sums.aged += weight;
-            });
-        }
+        });
         Ok(())
     }
 }
@@ -421,26 +431,30 @@ impl TargetMap {
         let (axis, count) = (&self.axis, self.columns.count);
         let places = self.places.get_or_insert_with(|| Grid::new(axis.rows, count));
         places.end_before(columns.first().map_or(0, |&(first, _)| first));
-        for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {
-            if let Some(range) = selection.clip(mapping.range) {
-                let knows_swap = sums.swapped.is_some();
-                places.add(axis, columns, range, |places, weight| {
-                    places.mapped += weight;
-                    places.known += if knows_swap { weight } else { 0.0 };
-                });
-            }
-        }
-        for piece in pieces(found, selection.address) {
-            let is_reserved = !is_memory(&found.mappings, piece.mapping);
-            places.add(axis, columns, piece.range, |places, weight| {
-                if is_reserved {
-                    let kept = weight * (piece.present + piece.swapped.unwrap_or(0.0));
-                    places.mapped += kept;
-                    places.known += if piece.swapped.is_some() { kept } else { 0.0 };
+        let knows_swap = sums.swapped.is_some();
+        places.add(columns, |rows| {
+            for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {
+                let range = selection.clip(mapping.range);
+                for (row, bytes) in range.into_iter().flat_map(|range| axis.rows_of(range)) {
+                    let places = &mut rows[row];
+                    places.mapped += bytes as f64;
+                    places.known += if knows_swap { bytes as f64 } else { 0.0 };
                 }
-                places.present += weight * piece.present;
-                places.swapped += weight * piece.swapped.unwrap_or(0.0);
-            });
-        }
+            }
+            for piece in pieces(found, selection.address) {
+                let is_reserved = !is_memory(&found.mappings, piece.mapping);
+                let (present, swapped) = (piece.present, piece.swapped.unwrap_or(0.0));
+                for (row, bytes) in axis.rows_of(piece.range) {
+                    let (places, weight) = (&mut rows[row], bytes as f64);
+                    if is_reserved {
+                        let kept = weight * (present + swapped);
+                        places.mapped += kept;
+                        places.known += if piece.swapped.is_some() { kept } else { 0.0 };
+                    }
+                    places.present += weight * present;
+                    places.swapped += weight * swapped;
+                }
+            }
+        });
     }
 }
