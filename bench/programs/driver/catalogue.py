@@ -1,7 +1,7 @@
 """The programs by name, in the order in which they are measured."""
 
 from .runtimes import (
-    Chromium, Go, Hot, Idle, Jvm, LockedJvm, Memfd, Node, Numpy, OneMm, Prefork, Sqlite, Stream, Zgc,
+    Chromium, Go, Hot, Idle, Jvm, LockedJvm, Memfd, Node, Numpy, OneMm, Prefork, Skewed, Sqlite, Stream, Zgc,
 )  # fmt: skip
 from .servers import Memcached, Nginx, Postgres, Redis, RedisSaving
 
@@ -23,6 +23,7 @@ TARGETS = {
     "chromium": Chromium,
     "hot-64k": Hot,
     "stream": Stream,
+    "skewed": Skewed,
     "one-mm": OneMm,
     "idle": Idle,
 }

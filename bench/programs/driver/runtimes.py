@@ -86,6 +86,13 @@ class Hot(Program):
         return [install.compiled("hot.c")]
 
 
+class Skewed(Program):
+    about = "C: 704 MiB, of which pages are used at random, some much more often than others"
+
+    def words(self):
+        return [install.compiled("skewed.c")]
+
+
 class OneMm(Program):
     about = "C: 512 MiB, 100 of them used, and 50 others by a child with the same address space (CLONE_VM)"
 
