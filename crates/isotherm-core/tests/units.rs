@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::units::{
-    bytes, count, duration, nanoseconds, parse_address, parse_address_range, parse_bytes, parse_count,
+    bounded, bytes, count, duration, nanoseconds, parse_address, parse_address_range, parse_bytes, parse_count,
     parse_count_range, parse_decimal, parse_duration, parse_duration_or, parse_share, parse_share_of, parse_time_range,
     percent, setting,
 };
@@ -171,6 +171,13 @@ fn measured_sizes_have_three_digits_and_a_unit() {
     let shown: Vec<_> =
         [0, 1, 1023, 1024, 1536, 135_168, 1_048_575, 1 << 20, 1_288_490_189, u64::MAX].map(bytes).into();
     assert_eq!(shown, ["0 B", "1 B", "1023 B", "1 KiB", "1.5 KiB", "132 KiB", "1 MiB", "1 MiB", "1.2 GiB", "16 EiB"]);
+}
+
+#[test]
+fn a_size_has_its_bounds_unless_they_look_the_same() {
+    let mib = |tenths: u64| (tenths << 20) / 10;
+    assert_eq!(bounded(mib(640), mib(610), mib(672)), "64.0 MiB (61.0 to 67.2 MiB)");
+    assert_eq!(bounded(mib(640), mib(640), mib(640) + 4096), bytes(mib(640)));
 }
 
 #[test]

@@ -30,9 +30,12 @@ pub fn bounds(low: u64, high: u64) -> String {
 }
 
 /// A size and its bounds, in one unit and with as many digits: `2.25 GiB (2.23 to 2.27 GiB)`.
+/// Bounds that look the same are left out.
 pub fn bounded(value: u64, low: u64, high: u64) -> String {
-    let ([value, low, high], unit) = in_one_unit([value, low, high]);
-    format!("{value} {unit} ({low} to {high} {unit})")
+    match in_one_unit([value, low, high]) {
+        ([_, low, high], _) if low == high => bytes(value),
+        ([value, low, high], unit) => format!("{value} {unit} ({low} to {high} {unit})"),
+    }
 }
 
 /// Sizes in the unit of the last one, which is the largest, with three digits of it. The second is the unit.
