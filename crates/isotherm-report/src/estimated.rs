@@ -40,13 +40,13 @@ pub(crate) fn add(
     }
     write(&mut summary.total, &wss.settled());
     for target in &mut summary.targets {
-        write(&mut target.total, &wss.sums_of(|id| id == target.id));
+        write(&mut target.total, &settled(wss.sums_of(|id| id == target.id)));
     }
     let grouping = &summary.grouping;
     for group in &mut summary.groups {
         let sums = wss.sums_of(|id| grouping.of_target(id) == Some(group.place));
         if !sums.is_empty() {
-            write(&mut group.total, &sums);
+            write(&mut group.total, &settled(sums));
         }
     }
     let mut names: HashMap<String, Course> = HashMap::new();
@@ -70,6 +70,14 @@ pub(crate) fn add(
     Ok(())
 }
 
+/// The sums without those of the warm-up, as those of all targets are, unless there are no others.
+fn settled(mut sums: Vec<Total>) -> Vec<Total> {
+    if sums.iter().any(|total| !total.warm_up) {
+        sums.retain(|total| !total.warm_up);
+    }
+    sums
+}
+
 /// Replaces the working set by its mean over time. What surveys found touched holds what they do not know.
 fn write(of: &mut Temperature, sums: &[Total]) {
     of.surveyed.touched_bytes = None;
@@ -77,4 +85,27 @@ fn write(of: &mut Temperature, sums: &[Total]) {
     let bytes = sums.iter().map(|total| total.amount.bytes as f64 * total.span.as_secs_f64()).sum::<f64>();
     of.working_set_bytes = (bytes / seconds.max(1e-9)) as u64;
     of.working_set_max_bytes = sums.iter().map(|total| total.amount.bytes).max().unwrap_or(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wss::Amount;
+
+    #[test]
+    fn the_working_set_of_a_target_is_that_of_the_time_at_which_it_is_known() {
+        let mean = |parts: &[(u64, bool)]| {
+            let total = |&(bytes, warm_up)| Total {
+                time: Duration::from_secs(1),
+                amount: Amount { bytes, ..Amount::default() },
+                warm_up,
+                span: Duration::from_secs(1),
+            };
+            let mut of = Temperature::default();
+            write(&mut of, &settled(parts.iter().map(total).collect()));
+            of.working_set_bytes
+        };
+        assert_eq!(mean(&[(10, true), (20, true), (60, false), (80, false)]), 70);
+        assert_eq!(mean(&[(10, true), (20, true)]), 15);
+    }
 }
