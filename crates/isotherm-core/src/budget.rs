@@ -277,26 +277,33 @@ struct SurveyCost {
     blocks_so_far: u64,
     /// The blocks that the last survey read.
     blocks: u64,
-    /// How many have ended.
+    /// How many have ended, and how many of them in [`START`].
     ended: usize,
+    started: usize,
 }
 
 impl SurveyCost {
     /// The cost of a whole survey: the median of the last ones, because a survey that takes much longer is a poor
     /// estimate of the next. `None` before the end of the first.
     fn whole(&self) -> Option<f64> {
-        // The first survey has more to do than others: it stands for them only until there is one.
-        let known = if self.ended > 1 { self.ended - 1 } else { self.ended };
         let mut recent = self.recent;
+        let later = self.ended - self.started;
+        if later == 0 {
+            // Surveys of the start clear what later ones need not clear. The cheapest of them is most like those.
+            return recent[..self.ended.min(RECENT)].iter().copied().reduce(f64::min);
+        }
+        // The first survey has more to do than others: it stands for them only until there is one.
+        let known = if self.ended > 1 { later.min(self.ended - 1) } else { later };
         let recent = &mut recent[..known.min(RECENT)];
         recent.sort_by(f64::total_cmp);
         let middle = recent.get(recent.len().saturating_sub(1) / 2)?;
         Some((middle + recent[recent.len() / 2]) / 2.0)
     }
 
-    /// Takes in what a whole survey cost.
-    fn end(&mut self) {
+    /// Takes in what a whole survey cost, which ended in [`START`] or later.
+    fn end(&mut self, is_start: bool) {
         self.ended += 1;
+        self.started += usize::from(is_start);
         self.recent.rotate_right(1);
         self.recent[0] = std::mem::take(&mut self.so_far);
         self.blocks = std::mem::take(&mut self.blocks_so_far);
@@ -363,7 +370,7 @@ impl Controller {
             cost.part_blocks = part_blocks;
         }
         if work.is_last_part {
-            cost.end();
+            cost.end(now <= START);
         }
     }
 
@@ -566,15 +573,15 @@ impl Controller {
     }
 
     /// The most pages that a survey may clear with this share of one CPU: clearing takes half as long as reading, or
-    /// what is left if surveys come each [`CLEARING_INTERVAL`]; at the start, a part of the credit.
+    /// what is left if surveys come each [`CLEARING_INTERVAL`], or at the start a part of the credit, if that is more.
     fn clears(&self, share: f64) -> f64 {
         let Some(block) = self.survey.block.filter(|_| self.fixed.is_none()) else { return f64::INFINITY };
         let reading = self.survey.blocks as f64 * block;
         let time = match self.is_start() {
             true => START_SURVEY * self.credit_left() - reading,
-            false => (reading / 2.0).max(share * CLEARING_INTERVAL.as_secs_f64() - reading),
+            false => share * CLEARING_INTERVAL.as_secs_f64() - reading,
         };
-        time.max(0.0) / self.budget.clear.as_secs_f64().max(1e-9)
+        time.max(reading / 2.0) / self.budget.clear.as_secs_f64().max(1e-9)
     }
 
     /// The interval between rounds with samples from now on, in rounds. `sampling` is the sampling interval in force,

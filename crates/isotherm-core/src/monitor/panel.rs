@@ -37,7 +37,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         };
         self.work.panel = true;
         let began = self.cpu_time();
-        self.panel.begin(now);
+        self.panel.begin(now, self.pass.is_some());
         self.find_rests()?;
         self.read_resident();
         self.find_kin()?;

@@ -457,7 +457,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let left_out = self.probe.survey().and_then(|survey| survey.left_out());
         let left_out = left_out.or_else(|| self.probe.mapping_survey().and_then(|survey| survey.left_out()));
         let left_out = left_out.map(Arc::from);
-        Ok(SurveySnapshot { time: now, interval, cost, targets, total, by_node, left_out })
+        let found = SurveySnapshot { time: now, interval, cost, targets, total, by_node, left_out };
+        let sums = found.sums();
+        self.panel.stand_by(!interval.is_zero() && sums.unknown.saturating_mul(KNOWN) <= sums.present);
+        Ok(found)
     }
 
     /// Reads the mappings again between two parts or surveys. If a target has joined, or has grown by much, the next
@@ -548,6 +551,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(learned.grows)
     }
 }
+
+/// A survey knows nearly all memory if it does not know of at most one part of so many whether it was accessed.
+const KNOWN: u64 = 200;
 
 /// Up to this many targets are listed in the same step in which the first of them is read.
 const FEW_TARGETS: usize = 64;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::kin::Kin;
 use super::member::{Member, Tick};
 use super::places::{Part, Places};
-use super::{FIRST, MOST, Panel};
+use super::{FIRST, Panel, most_of};
 use crate::survey::{BLOCK_SIZE, PageHistory};
 use crate::views::OtherViews;
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};
@@ -302,7 +302,7 @@ impl Panel {
         let is_whole = wanted.iter().any(|(_, from, ..)| from.whole > 0);
         // Memory that is being added is not drawn from in more detail than before.
         let members: usize = self.targets.iter().map(|drawn| drawn.members.len()).sum();
-        let most = if is_whole { FIRST.max(members as f64) / self.spread } else { MOST };
+        let most = if is_whole { FIRST.max(members as f64) / self.spread } else { most_of(all) };
         if self.rate == 0.0 && all > 0.0 {
             self.rate = (FIRST / all).min(1.0);
         } else if self.rate * all > most * self.spread {

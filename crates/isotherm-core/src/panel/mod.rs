@@ -60,6 +60,10 @@ const MOST: f64 = 40_000.0;
 /// How many pages are drawn at first, when nothing is known.
 const FIRST: f64 = 4000.0;
 
+/// The panel has at most this part of the pages, unless that is fewer than [`FIRST`]: a survey knows all of so little
+/// memory soon.
+const MOST_OF_ALL: f64 = 0.125;
+
 /// The panel grows if it has this part of the pages that are wanted, and shrinks if it has this many times as many.
 const FEW: f64 = 0.7;
 const MANY: f64 = 2.5;
@@ -70,6 +74,10 @@ const PATIENCE: u32 = 4;
 /// The first readings come at these times, in milliseconds; later ones each second.
 const FIRST_READINGS: [u64; 6] = [0, 250, 750, 1250, 1750, 2250];
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time between them while a survey is done in parts, which soon knows more: no longer than the shortest window
+/// allows.
+const BESIDE_PARTS: Duration = Duration::from_millis(1400);
 
 /// If at most this part of the pages was in memory before the panel was begun, windows that go back to before that are
 /// known, too.
@@ -93,6 +101,8 @@ pub(crate) struct Panel {
     rates: VecDeque<(Tick, f64)>,
     /// How many readings in a row have found it too large.
     too_large: u32,
+    /// Whether the last survey has known nearly all memory, so that it tells most windows.
+    is_spare: bool,
     /// Which targets have pages in common.
     kin: Kin,
     /// Sorted by ID.
@@ -130,6 +140,7 @@ impl Default for Panel {
             rate: 0.0,
             rates: VecDeque::new(),
             too_large: 0,
+            is_spare: false,
             kin: Kin::default(),
             targets: Vec::new(),
             ticks: VecDeque::new(),
@@ -159,15 +170,15 @@ impl Panel {
         self.tick <= 1
     }
 
-    /// Begins the reading at `now`.
-    pub(crate) fn begin(&mut self, now: Duration) {
+    /// Begins the reading at `now`, maybe between two parts of a survey.
+    pub(crate) fn begin(&mut self, now: Duration, is_in_parts: bool) {
         self.tick += 1;
         self.ticks.push_front(now);
         while self.ticks.back().is_some_and(|&time| time + LONGEST_WINDOW + 2 * LONGEST < now) {
             self.ticks.pop_back();
         }
         let next = FIRST_READINGS.into_iter().map(Duration::from_millis).find(|&next| next > now);
-        self.due = next.unwrap_or(now + INTERVAL);
+        self.due = next.unwrap_or(now + if is_in_parts { BESIDE_PARTS } else { INTERVAL });
     }
 
     /// Takes in what a look has found of all targets: before the first reading, and with each reading.
@@ -310,6 +321,11 @@ impl Panel {
         self.excess = excess as f64;
     }
 
+    /// Takes in whether a survey has known nearly all memory. The panel then has [`FIRST`] pages at most.
+    pub(crate) fn stand_by(&mut self, is_known: bool) {
+        self.is_spare = is_known;
+    }
+
     /// Takes in the CPU time that it took to prepare a reading.
     pub(crate) fn prepared(&mut self, cpu: Duration) {
         mean(&mut self.prepared, cpu.as_secs_f64());
@@ -345,7 +361,8 @@ impl Panel {
         let before = self.rate;
         let (share, spread) = self.share();
         let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
-        let wanted = share.filter(|_| self.tick > 1).map_or(FIRST, wanted);
+        let wanted = share.filter(|_| self.tick > 1).map_or(FIRST, wanted).min(most_of(pages));
+        let wanted = if self.is_spare { wanted.min(FIRST) } else { wanted };
         // A reading has at least half of the time, whatever it takes to prepare it.
         let time = settings.panel * LONGEST.as_secs_f64();
         let time = (time - self.prepared.unwrap_or(0.0)).max(time / 2.0);
@@ -516,6 +533,11 @@ impl Panel {
         let targets = targets.collect();
         (targets, all, views.count_once(all, self.excess, &windows))
     }
+}
+
+/// The most pages that it has if there are so many in all.
+fn most_of(pages: f64) -> f64 {
+    (pages * MOST_OF_ALL).clamp(FIRST, MOST)
 }
 
 /// Takes a value into a mean of the last ones.

@@ -27,7 +27,7 @@ const BESIDE_PANEL: f64 = 0.125;
 const OF_UNKNOWN: f64 = 0.5;
 
 /// Then a survey may clear so many times as many pages: to read all memory again and again tells little.
-const MORE_CLEARS: f64 = 4.0;
+const MORE_CLEARS: f64 = 32.0;
 
 /// How many pages that a survey clears may be accessed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

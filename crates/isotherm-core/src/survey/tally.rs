@@ -3,10 +3,10 @@
 //! Each part of a survey is counted by itself. The window of an access is known only at the end of the survey, when the
 //! counts of the parts are added up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::block::{Block, LAGS};
+use super::block::{Block, BlockState, LAGS};
 use super::estimate::{Known, Pages};
 use super::panel::Panel;
 use super::windows::{COUNT, LONGEST_WINDOW, Windows};
@@ -308,11 +308,13 @@ pub(super) struct BlockCounter<'a> {
     history: &'a PageHistory,
     windows: Windows,
     counter: Counter,
+    /// What was estimated of states, by their place in memory: blocks with the same past share one.
+    estimated: HashMap<*const BlockState, u16>,
 }
 
 impl<'a> BlockCounter<'a> {
     pub(super) fn new(history: &'a PageHistory) -> Self {
-        Self { history, windows: Windows::new(history), counter: Counter::new(history) }
+        Self { history, windows: Windows::new(history), counter: Counter::new(history), estimated: HashMap::new() }
     }
 
     /// The number of pages that were accessed since the survey before. Where nothing of the block is known, it has the
@@ -321,10 +323,13 @@ impl<'a> BlockCounter<'a> {
         if block.uncertain().is_empty() {
             return block.touched.count() as u16;
         }
-        let counted = self.counter.count(std::iter::once((block, PageBits::ALL)));
-        let mut pages = counted.pages(&self.windows).as_panel();
-        pages.spread(&self.windows, others.begun.parts);
-        (pages.sums(others).touched / crate::PAGE_SIZE) as u16
+        let Self { windows, counter, estimated, .. } = self;
+        *estimated.entry(std::ptr::from_ref(block.state)).or_insert_with(|| {
+            let counted = counter.count(std::iter::once((block, PageBits::ALL)));
+            let mut pages = counted.pages(windows).as_panel();
+            pages.spread(windows, others.begun.parts);
+            (pages.sums(others).touched / crate::PAGE_SIZE) as u16
+        })
     }
 
     /// For how long the page that was accessed last has been idle.

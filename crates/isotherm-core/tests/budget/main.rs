@@ -357,3 +357,14 @@ fn a_gentle_start_takes_no_more_of_the_targets_time_than_later() {
     // 3 % for three seconds: the first survey may use what a second allows at once.
     assert_eq!([0, 1, 3, 30].map(|seconds| at(Start::Quick, seconds)), [0.03, 0.03, targets, targets]);
 }
+
+#[test]
+fn surveys_of_the_start_that_clear_much_do_not_delay_those_after_it() {
+    let (sampling, mut controller) = (Duration::from_millis(5), Controller::new(Budget::default(), true, false, None));
+    for (at, cost) in [(0, 20), (500, 30), (900, 40), (1900, 30), (2900, 4)] {
+        let work = SurveyWork { read: 132, cleared: 0, is_last_part: true };
+        controller.surveyed(Duration::from_millis(at), Duration::from_millis(cost), work);
+    }
+    controller.worked(Duration::from_millis(3100), Duration::ZERO);
+    assert_eq!(controller.survey_settings(sampling).interval, Duration::from_secs(1));
+}
