@@ -43,7 +43,14 @@ impl<T: Default> ByName<T> {
 
 /// Something for each mapping of each target, as long as its mappings stay the same.
 #[derive(Debug)]
-pub(crate) struct OfMappings<T>(HashMap<TargetId, (Arc<[Mapping]>, Vec<Option<T>>)>);
+pub(crate) struct OfMappings<T>(HashMap<TargetId, OfTarget<T>>);
+
+/// The mappings of a target, and what each of them has.
+#[derive(Debug)]
+struct OfTarget<T> {
+    mappings: Arc<[Mapping]>,
+    known: Vec<Option<T>>,
+}
 
 impl<T> Default for OfMappings<T> {
     fn default() -> Self {
@@ -51,10 +58,16 @@ impl<T> Default for OfMappings<T> {
     }
 }
 
+impl<T> Default for OfTarget<T> {
+    fn default() -> Self {
+        Self { mappings: Arc::default(), known: Vec::new() }
+    }
+}
+
 impl<T> OfMappings<T> {
     /// What the mappings of a target have, by their places. What is not known yet is `None`.
     pub(crate) fn of(&mut self, target: &TargetSnapshot) -> &mut [Option<T>] {
-        let (mappings, known) = self.0.entry(target.id).or_insert_with(|| (Arc::default(), Vec::new()));
+        let OfTarget { mappings, known } = self.0.entry(target.id).or_default();
         if !Arc::ptr_eq(mappings, &target.mappings) {
             *mappings = Arc::clone(&target.mappings);
             known.clear();
