@@ -76,3 +76,28 @@ impl<T> OfMappings<T> {
         known
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{AddrRange, PAGE_SIZE};
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_mappings_is_forgotten_with_them() {
+        let mappings = |count: u64| -> Arc<[Mapping]> {
+            let range = |nth| AddrRange::new(nth * PAGE_SIZE, (nth + 1) * PAGE_SIZE).unwrap();
+            (0..count).map(|nth| Mapping::anonymous(range(nth))).collect()
+        };
+        let snapshot =
+            |id, mappings: &Arc<[Mapping]>| TargetSnapshot { id, regions: vec![], mappings: mappings.clone() };
+        let (one, other) = (TargetId::PhysicalMemory, TargetId::process(1, std::time::Duration::ZERO));
+        let (two, three) = (mappings(2), mappings(3));
+        let mut known = OfMappings::default();
+        known.of(&snapshot(one, &two))[1] = Some('a');
+        known.of(&snapshot(other, &two))[0] = Some('b');
+        assert_eq!(known.of(&snapshot(one, &two)), [None, Some('a')]);
+        assert_eq!(known.of(&snapshot(one, &three)), [None, None, None]);
+        assert_eq!(known.of(&snapshot(other, &two)), [Some('b'), None]);
+    }
+}
