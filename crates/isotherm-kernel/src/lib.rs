@@ -8,7 +8,8 @@
 //! - [`clear_refs`]: clears the accessed bits of a process
 //! - [`lru_gen`]: asks the multi-generational LRU to age a cgroup, which clears accessed bits
 //! - [`madvise`]: advice on the memory of another process
-//! - [`memory_use`], [`anonymous_bytes`], [`huge_bytes`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much memory is in use
+//! - [`memory_use`], [`anonymous_bytes`], [`huge_bytes`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much
+//!   memory is in use
 //! - [`memory_nodes`], [`nodes_with_memory`], [`tiers`]: the memory nodes, and how fast they are
 //! - [`node_used_share`]: how much of a memory node is used
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there

@@ -86,8 +86,8 @@ impl Member {
         (self.addr / crate::PAGE_SIZE + u64::from(tick)).is_multiple_of(RARELY)
     }
 
-    /// Takes in what the reading `tick` has found, also at other addresses of the page. It was accessed if it was at one
-    /// of them. Returns whether its accessed bit is to be cleared.
+    /// Takes in what the reading `tick` has found, also at other addresses of the page. It was accessed if it was at
+    /// one of them. Returns whether its accessed bit is to be cleared.
     pub(super) fn read_all(&mut self, look: PageLook, others: impl Iterator<Item = PageLook>, tick: Tick) -> bool {
         let (mut all, mut views) = (look, u8::from(look.present));
         for other in others.filter(|other| other.present) {

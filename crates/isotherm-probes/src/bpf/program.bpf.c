@@ -58,8 +58,8 @@ static __always_inline __u64 leaf(const struct walk_args *args, __u64 entry, __u
 }
 
 /*
- * The same of an entry that is not present, or 0. A page with protection NONE (mprotect, NUMA balancing) is in memory. The
- * kernel inverts the address in its entry.
+ * The same of an entry that is not present, or 0. A page with protection NONE (mprotect, NUMA balancing) is in memory.
+ * The kernel inverts the address in its entry.
  */
 static __always_inline __u64 forbidden_leaf(const struct walk_args *args, __u64 entry, __u64 level)
 {

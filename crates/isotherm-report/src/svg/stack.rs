@@ -84,8 +84,8 @@ fn layers(groups: &[GroupWss], by: GroupBy, time: (Duration, Duration), columns:
 }
 
 /// Adds the bytes of a group in each column in whose middle it has some: those in the middle if it changes once within
-/// the column, and the mean if it changes more often. So an edge within a column is no step of its own, which would be a
-/// bar of one column, and of two groups that follow one another, one has the column.
+/// the column, and the mean if it changes more often. So an edge within a column is no step of its own, which would be
+/// a bar of one column, and of two groups that follow one another, one has the column.
 fn add(values: &mut [f64], group: &GroupWss, (start, end): (Duration, Duration)) {
     let wide = (end.saturating_sub(start)).as_secs_f64().max(1e-9) / values.len() as f64;
     let place = |time: Duration| (time.saturating_sub(start).as_secs_f64() / wide).min(values.len() as f64);

@@ -1,4 +1,5 @@
-//! Tables. The least important columns are left out until the table fits the terminal.
+//! Tables. Columns of figures without any are left out, and then the least important ones until the table fits the
+//! terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -85,7 +86,10 @@ pub(crate) fn table(
             widest.unwrap_or(0).max(super::width(&column.title))
         })
         .collect();
-    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let has_figures =
+        |i: usize| rows.iter().any(|row| row.get(i).is_some_and(|cell| !cell.text.is_empty())) || rows.is_empty();
+    let mut kept: Vec<usize> =
+        (0..columns.len()).filter(|&i| columns[i].kind != Kind::Figure || has_figures(i)).collect();
     let least_name = (terminal.width() / 4).clamp(3, 18);
     let needed = |kept: &[usize]| -> usize {
         let least = |&i: &usize| if columns[i].kind == Kind::Name { widths[i].min(least_name) } else { widths[i] };

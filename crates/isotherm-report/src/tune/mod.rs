@@ -2,8 +2,8 @@
 //! advice that follows from it.
 //!
 //! All figures come from a [`Source`], also the [`Surroundings`] of the targets, such as their cgroup; of a recording
-//! without them, the advice says less. Each rule of the advice is a function of these facts in a module of its own, with
-//! its thresholds as constants.
+//! without them, the advice says less. Each rule of the advice is a function of these facts in a module of its own,
+//! with its thresholds as constants.
 
 mod advice;
 mod attributes;
