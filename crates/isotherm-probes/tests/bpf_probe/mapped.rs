@@ -350,7 +350,8 @@ fn a_frame_is_unobservable_while_only_a_process_that_cannot_be_cleared_has_acces
     let locked = frames(&target, start, 4 * MIB);
     machine.survey();
     let (_, cleared) = machine.clear();
-    assert!(cleared.is_disjoint(&locked));
+    // A kernel's DAMON that clears a bit in between seems to be this one.
+    assert_same(&locked.difference(&cleared).copied().collect(), &locked, "locked, and not cleared");
     for _ in 0..2 {
         machine.survey();
         assert_same(&within(machine.frames(|block| block.unobservable), &locked), &locked, "locked");
