@@ -123,7 +123,8 @@ fn grid(range: AddrRange) -> impl Iterator<Item = u64> {
     (first * PAGE_SIZE..range.end()).step_by((step * PAGE_SIZE) as usize)
 }
 
-/// The first present page of the block at or after `addr`. It is `addr` if there is none, or if that is not known.
+/// The address of the first present page at or after `addr` in its block. `addr` itself if the block has none there, or
+/// if the present pages are not known.
 fn present_from(history: Option<&PageHistory>, range: AddrRange, addr: u64) -> u64 {
     let start = addr - addr % BLOCK_SIZE;
     let rest = AddrRange::new(addr, (start + BLOCK_SIZE).min(range.end()));

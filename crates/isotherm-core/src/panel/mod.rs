@@ -44,7 +44,7 @@ use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId, TargetSpace};
 use draw::{Drawn, MOST_ABSENT};
 use estimate::{COUNT, Known, Seen};
 use kin::Kin;
-use member::{Member, RARELY, Tick};
+use member::{RARELY, Tick};
 use places::Part;
 use rests::Rests;
 use views::Views;
@@ -249,7 +249,7 @@ impl Panel {
     pub(crate) fn cleared(&mut self, samples: &[Sample], cleared: &[bool]) {
         let tick = self.tick;
         for (sample, &is_cleared) in samples.iter().zip(cleared) {
-            let Some(members) = self.members_of(sample.target) else { continue };
+            let Some(Drawn { members, .. }) = self.drawn_mut(sample.target) else { continue };
             let Ok(index) = members.binary_search_by_key(&sample.addr, |member| member.addr) else { continue };
             let bit = members[index].bit();
             let others = members[index..].iter_mut().take_while(|member| member.bit() == bit);
@@ -257,17 +257,22 @@ impl Panel {
         }
     }
 
-    fn members_of(&mut self, target: TargetId) -> Option<&mut [Member]> {
+    fn drawn(&self, target: TargetId) -> Option<&Drawn> {
         let index = self.targets.binary_search_by_key(&target, |drawn| drawn.id).ok()?;
-        Some(&mut self.targets[index].members)
+        Some(&self.targets[index])
+    }
+
+    fn drawn_mut(&mut self, target: TargetId) -> Option<&mut Drawn> {
+        let index = self.targets.binary_search_by_key(&target, |drawn| drawn.id).ok()?;
+        Some(&mut self.targets[index])
     }
 
     /// Appends the pages whose accessed bit is lost if these samples are cleared: they are to be looked at first.
     pub(crate) fn beside(&self, samples: &[Sample], found: &mut Vec<Sample>) {
         for &Sample { target, addr } in samples {
-            let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { continue };
+            let Some(drawn) = self.drawn(target) else { continue };
             let start = addr - addr % BLOCK_SIZE;
-            let here = self.targets[index].within(start..start + BLOCK_SIZE).iter();
+            let here = drawn.within(start..start + BLOCK_SIZE).iter();
             // A folio is cleared as a whole.
             let lost = here.filter(|member| member.is_huge || member.addr / FOLIO == addr / FOLIO);
             found.extend(lost.map(|member| Sample { target, addr: member.addr }));
@@ -277,9 +282,8 @@ impl Panel {
 
     /// Appends the pages whose accessed bit is lost if a survey clears these.
     pub(crate) fn among(&self, target: TargetId, blocks: &[ClearPages], found: &mut Vec<Sample>) {
-        let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };
+        let Some(drawn) = self.drawn(target) else { return };
         for block in blocks {
-            let drawn = &self.targets[index];
             for member in drawn.within(block.start..block.start.saturating_add(BLOCK_SIZE)) {
                 let addresses = std::iter::once(member.addr).chain(drawn.other_views(member.addr));
                 found.extend(addresses.map(|addr| Sample { target, addr }));
@@ -290,8 +294,7 @@ impl Panel {
     /// Takes in what was seen of pages before somebody else clears them.
     pub(crate) fn seen(&mut self, samples: &[Sample], looks: &[PageLook]) {
         for (sample, _) in samples.iter().zip(looks).filter(|(_, look)| look.accessed) {
-            let Ok(index) = self.targets.binary_search_by_key(&sample.target, |drawn| drawn.id) else { continue };
-            let drawn = &mut self.targets[index];
+            let Some(drawn) = self.drawn_mut(sample.target) else { continue };
             let place = |addr: u64| drawn.members.binary_search_by_key(&addr, |member| member.addr).ok();
             let place = place(sample.addr).or_else(|| drawn.other_views(sample.addr).find_map(place));
             if let Some(place) = place {
@@ -304,11 +307,11 @@ impl Panel {
     /// sorted addresses, were cleared without a look at them: the survey has found them accessed.
     pub(crate) fn surveyed(&mut self, target: TargetId, cleared: &[ClearPages], seen: &[u64]) {
         let tick = self.tick;
-        let Ok(index) = self.targets.binary_search_by_key(&target, |drawn| drawn.id) else { return };
+        let Some(drawn) = self.drawn_mut(target) else { return };
         for block in cleared {
             let end = block.start.saturating_add(BLOCK_SIZE);
             let is_unseen = seen.binary_search(&block.start).is_err();
-            for member in self.targets[index].within_mut(block.start..end) {
+            for member in drawn.within_mut(block.start..end) {
                 if block.pages.contains(((member.addr - block.start) / PAGE_SIZE) as usize) {
                     member.cleared_by_survey(is_unseen, tick);
                 }
@@ -430,7 +433,7 @@ impl Panel {
     pub(crate) fn snapshot(&mut self, reads: u64, clears: u64) -> PanelSnapshot {
         let (mut targets, all, total) = self.sums();
         self.last = (all[0], total[0]);
-        let is_drawn = |id: TargetId| self.targets.binary_search_by_key(&id, |drawn| drawn.id).is_ok();
+        let is_drawn = |id: TargetId| self.drawn(id).is_some();
         let idle = |id| TargetPanel { id, within: Default::default(), by_mapping: Vec::new() };
         targets.extend(self.rests.some_at_rest(self.tick, is_drawn).into_iter().map(idle));
         targets.sort_unstable_by_key(|target| target.id);
