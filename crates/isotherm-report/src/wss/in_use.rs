@@ -105,12 +105,21 @@ pub struct InUse {
     by_window: [Vec<(Estimate, f64)>; DEFAULTS.len()],
     /// Whether the last survey knows all memory.
     is_known: bool,
-    /// What the last survey has found, the time from the first one to it, its time, and its interval.
-    survey: Option<(PageSums, Duration, Duration, Duration)>,
+    survey: Option<LastSurvey>,
     /// Up to when each of [`DEFAULTS`] has a figure.
     until: [Duration; DEFAULTS.len()],
     /// The last reading of the panel, without its targets.
     panel: Option<PanelSnapshot>,
+}
+
+/// The last survey.
+#[derive(Clone, Copy, Debug)]
+struct LastSurvey {
+    sums: PageSums,
+    /// The time from the first survey to it.
+    covered: Duration,
+    time: Duration,
+    interval: Duration,
 }
 
 /// How much memory was in use.
@@ -133,7 +142,7 @@ impl InUse {
         let (covered, seconds) = (self.reach.of(survey), survey.interval.as_secs_f64());
         // The first survey does not tell when memory was accessed.
         self.is_known = !survey.interval.is_zero() && is_known(&sums);
-        self.survey = Some((sums, covered, survey.time, survey.interval));
+        self.survey = Some(LastSurvey { sums, covered, time: survey.time, interval: survey.interval });
         self.window.survey(survey.interval, self.is_known);
         if survey.interval.is_zero() {
             return;
@@ -176,24 +185,25 @@ impl InUse {
         let place = WINDOWS.iter().position(|&known| known == window)?;
         let survey = self.survey.filter(|_| self.is_exact(window, place));
         match survey {
-            Some((sums, ..)) => Some(Estimate::exact(sums.within[place])),
+            Some(last) => Some(Estimate::exact(last.sums.within[place])),
             None => self.estimate(self.panel.as_ref()?, window, place),
         }
     }
 
     /// Whether the last survey knows what was accessed within a window, and the last reading does not know it better.
     fn is_exact(&self, window: Duration, place: usize) -> bool {
-        let Some((_, covered, at, interval)) = self.survey.filter(|_| self.is_known) else { return false };
+        let Some(last) = self.survey.filter(|_| self.is_known) else { return false };
+        let LastSurvey { covered, time, interval, .. } = last;
         covered >= window
             && self.panel.as_ref().is_none_or(|panel| {
                 let found = self.estimate(panel, window, place);
-                !is_after(panel.time, at, window) && !found.is_some_and(|found| is_better(found, interval, window))
+                !is_after(panel.time, time, window) && !found.is_some_and(|found| is_better(found, interval, window))
             })
     }
 
     /// What a reading tells of a window.
     fn estimate(&self, panel: &PanelSnapshot, window: Duration, place: usize) -> Option<Estimate> {
-        let (found, present) = (panel.total[place], self.survey.map(|(sums, ..)| sums.present));
+        let (found, present) = (panel.total[place], self.survey.map(|last| last.sums.present));
         (is_observed(panel, window) && is_figure(found, present)).then_some(found)
     }
 
