@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "random.h"
+
 #define MIB (1UL << 20)
 #define PAGE 4096UL
 #define MOST 16
@@ -23,13 +25,6 @@ struct area {
   size_t size, used;
   long period_ms, next_ms;
 };
-
-static unsigned long state;
-
-static unsigned below(unsigned limit) {
-  state = state * 6364136223846793005UL + 1442695040888963407UL;
-  return (state >> 33) % limit;
-}
 
 static long now_ms(void) {
   struct timespec now;

@@ -9,6 +9,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "random.h"
+
 #define PAGE 4096UL
 #define UNIT (256UL << 10)
 #define AREAS 5
@@ -17,13 +19,6 @@
 
 enum kind { SINCE_FORK, SHARED, COPIED, KINDS };
 static const char *const names[KINDS] = {"shared since the fork", "shared", "copied"};
-
-static unsigned long state;
-
-static unsigned below(unsigned limit) {
-  state = state * 6364136223846793005UL + 1442695040888963407UL;
-  return (state >> 33) % limit;
-}
 
 int main(int count, char **words) {
   static unsigned char is_used[PROCESSES][AREAS][UNITS];
