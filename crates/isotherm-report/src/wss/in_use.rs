@@ -164,8 +164,13 @@ impl InUse {
         self.by_window[nth].push((figure, time.saturating_sub(since).min(most).as_secs_f64()));
     }
 
-    /// Takes in a reading of the panel.
+    /// Takes in a reading of the panel. One that meets the end of all targets finds no memory, and tells nothing of the
+    /// time before.
     pub fn panel(&mut self, panel: &PanelSnapshot) {
+        let was_used = self.survey.is_some_and(|last| last.sums.touched > 0);
+        if was_used && panel.total.iter().all(|found| found.high == 0) {
+            return;
+        }
         self.window.panel(panel);
         self.panel = Some(PanelSnapshot { targets: vec![], ..panel.clone() });
         for (nth, place) in DEFAULTS.into_iter().enumerate() {
@@ -299,6 +304,16 @@ mod tests {
         let found = |nth: usize| in_use.by_window[nth].iter().map(|(of, _)| of.value / MIB).collect::<Vec<_>>();
         assert!(found(1)[2..].iter().all(|of| *of == 256), "{:?}", found(1));
         assert!(found(0)[4..].iter().all(|of| *of == 200), "{:?}", found(0));
+    }
+
+    #[test]
+    fn a_reading_that_meets_the_end_of_the_targets_tells_nothing_of_the_time_before() {
+        let mut in_use = InUse::default();
+        survey(&mut in_use, 1, 200 * MIB, 1000 * MIB);
+        (1..20).for_each(|second| panel(&mut in_use, second));
+        let time = Duration::from_secs(20);
+        in_use.panel(&PanelSnapshot { time, interval: time / 20, observed: time, ..PanelSnapshot::default() });
+        assert_eq!(in_use.within(Duration::from_secs(10)).unwrap().value, 256 * MIB);
     }
 
     #[test]
