@@ -7,9 +7,9 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use crate::madvise::{Advice, advise};
 use crate::{Pidfd, Scratch};
 
-/// The memory on which the prices are measured, in bytes. It is several times what the TLB of a processor covers, which
-/// is 2,048 to 4,096 pages (2026).
-const SIZE: u64 = 32 << 20;
+/// The memory on which the prices are measured, in bytes. It is more than the TLB of a processor covers, which is 2,048
+/// to 4,096 pages (2026).
+const SIZE: u64 = 20 << 20;
 
 /// The memory of one measurement, in bytes. The TLB covers it.
 const PART: u64 = 4 << 20;

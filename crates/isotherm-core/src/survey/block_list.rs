@@ -129,7 +129,7 @@ impl BlockList {
 
 /// The blocks that have a present page, or one that is known to be in swap.
 fn listed(history: &PageHistory) -> impl Iterator<Item = Block<'_>> {
-    let some = |block: &Block<'_>| !block.present.is_empty() || history.knows_swap && !block.swapped.is_empty();
+    let some = |block: &Block<'_>| !block.present.is_empty() || history.knows_swap && !block.swapped().is_empty();
     history.blocks().filter(some)
 }
 

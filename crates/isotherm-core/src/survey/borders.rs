@@ -71,7 +71,7 @@ impl Borders {
             return;
         }
         let share = block.share.map_or(1.0, f64::from);
-        let (touched, uncertain) = (block.touched, block.uncertain());
+        let (touched, uncertain) = (block.touched(), block.uncertain());
         let (active, is_sure) = ((touched | uncertain) & block.present, uncertain.is_empty());
         // There can be hundreds of runs in a block.
         let mut begins = (active.changes() | (block.present & !active).changes()).iter().peekable();

@@ -74,7 +74,7 @@ impl Chunk {
 
     /// The bytes of memory that the chunk shares with no other.
     pub(super) fn own_bytes(&self) -> usize {
-        let state = |state: &Arc<BlockState>| if Arc::strong_count(state) == 1 { size_of::<BlockState>() } else { 0 };
+        let state = |state: &Arc<BlockState>| if Arc::strong_count(state) == 1 { state.bytes() } else { 0 };
         let blocks = &self.blocks.states;
         size_of::<Self>()
             + match Arc::strong_count(&self.blocks) {

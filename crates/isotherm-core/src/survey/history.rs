@@ -101,7 +101,7 @@ impl PageHistory {
                 let state = states.entry(pages.start).or_insert_with(|| Arc::new(BlockState::NEW));
                 *state = Arc::new(state.with_more(pages.present & new));
             }
-            states.retain(|_, state| !(state.present | state.swapped | state.lazily_freed).is_empty());
+            states.retain(|_, state| !(state.present | state.swapped() | state.lazily_freed()).is_empty());
             let states: Vec<_> = states.into_iter().collect();
             let Some(chunk) = Chunk::new(&states, std::iter::empty()) else { continue };
             match place {
@@ -277,7 +277,7 @@ impl PageHistory {
     pub fn unobservable_ranges(&self, range: AddrRange, time: Duration) -> Vec<AddrRange> {
         let Some(enough) = self.surveys_in(time) else { return Vec::new() };
         let is_old = |block: &Block<'_>| PageBits::from_fn(|page| block.idle(page) >= enough);
-        self.ranges(range, |block| block.unobservable & block.present & is_old(block))
+        self.ranges(range, |block| block.unobservable() & block.present & is_old(block))
     }
 
     /// The blocks that have a part of `range`, each with its start and its present pages.

@@ -51,7 +51,7 @@ impl Block<'_> {
     /// Calls `found` with the runs of the pages in `within` that are in use. Their use is repeated if two of the last
     /// `recent` surveys have found them accessed.
     fn runs_in_use(&self, within: PageBits, recent: usize, mut found: impl FnMut(Range<usize>, Use)) {
-        let maybe = self.present & !self.unobservable & !self.idle_for(1) & within;
+        let maybe = self.present & !self.unobservable() & !self.idle_for(1) & within;
         if maybe.is_empty() {
             return;
         }
@@ -61,7 +61,7 @@ impl Block<'_> {
         }
         let (mut once, mut twice) = (PageBits::NONE, PageBits::NONE);
         let mut times = Times::default();
-        for (lag, accessed) in std::iter::once((0, self.touched)).chain(self.accessed_before()) {
+        for (lag, accessed) in std::iter::once((0, self.touched())).chain(self.accessed_before()) {
             times.add(accessed);
             if lag < recent {
                 twice |= once & accessed;
@@ -70,7 +70,7 @@ impl Block<'_> {
         }
         let was_accessed = |page: &usize| self.idle(*page) < LONGEST;
         let uncertain: PageBits = (self.uncertain() & maybe).iter().filter(was_accessed).collect();
-        let known = self.touched & maybe & (twice | self.clear);
+        let known = self.touched() & maybe & (twice | self.clear);
         let counted = known | twice;
         // All pages of a run between two of these are alike.
         let cuts = twice.changes() | counted.changes() | times.changes();

@@ -124,7 +124,7 @@ impl CountedOnce {
         let mut classes = std::mem::take(&mut self.classes);
         self.add_pages(&mut classes, block, windows, (pages, found.frames), placed);
         self.classes = classes;
-        for page in (found.swapped & block.swapped).iter() {
+        for page in (found.swapped & block.swapped()).iter() {
             let place = found.frames[page];
             let places = self.places.entry(place / CHUNK as u64).or_insert_with(|| Box::new([0; CHUNK / 64]));
             let (word, bit) = (&mut places[(place % CHUNK as u64) as usize / 64], 1 << (place % 64));
@@ -153,13 +153,13 @@ impl CountedOnce {
         // Nearly all pages of a hot block were accessed in the last interval.
         let (hot, uncertain) =
             if block.is_hot() { (block.uncertain(), PageBits::NONE) } else { (PageBits::NONE, block.uncertain()) };
-        let touched = block.touched | hot;
+        let touched = block.touched() | hot;
         let unplaced = block.unplaced();
         // The frames of neighbouring pages may be far apart. Most of the time is waiting for memory, and the processor
         // waits for several values at the same time if nothing depends on them.
         black_box(pages.iter().fold(0, |all, page| all | classes.get(frames[page])));
         for page in pages.iter() {
-            let class = if block.unobservable.contains(page) {
+            let class = if block.unobservable().contains(page) {
                 UNOBSERVABLE
             } else if touched.contains(page) {
                 TOUCHED

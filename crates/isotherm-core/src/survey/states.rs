@@ -54,7 +54,7 @@ impl BlockStates<'_> {
             None
         } else if !block.exact.contains(page) {
             Some(PageState::Unobservable)
-        } else if block.touched.contains(page) {
+        } else if block.touched().contains(page) {
             Some(PageState::Accessed)
         } else {
             Some(PageState::Idle(self.idle(page)))
@@ -63,14 +63,14 @@ impl BlockStates<'_> {
 
     /// The pages in `range` that were freed lazily. They are not present.
     pub fn lazily_freed(&self, range: AddrRange) -> PageBits {
-        self.block.lazily_freed & self.block.within(range)
+        self.block.lazily_freed() & self.block.within(range)
     }
 
     /// Adds `pages`, all of them present, to `tally`.
     pub fn add_to(&self, tally: &mut IdleTally, pages: PageBits) {
         let bytes = |pages: PageBits| pages.count() as u64 * PAGE_SIZE;
         let exact = pages & self.block.exact;
-        let idle = exact & !self.block.touched;
+        let idle = exact & !self.block.touched();
         tally.add(PageState::Unobservable, bytes(pages & !exact));
         tally.add(PageState::Accessed, bytes(exact & !idle));
         let mut run = (0, 0);

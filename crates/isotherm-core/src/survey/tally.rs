@@ -114,12 +114,12 @@ impl Counter {
                 continue;
             }
             let present = block.present & within;
-            let observable = present & !block.unobservable;
+            let observable = present & !block.unobservable();
             tally.present += present.count() as u64;
-            tally.unobservable += (present & block.unobservable).count() as u64;
-            tally.swapped += (block.swapped & within).count() as u64;
-            tally.lazily_freed += (block.lazily_freed & within).count() as u64;
-            tally.touched += (observable & block.touched).count() as u64;
+            tally.unobservable += (present & block.unobservable()).count() as u64;
+            tally.swapped += (block.swapped() & within).count() as u64;
+            tally.lazily_freed += (block.lazily_freed() & within).count() as u64;
+            tally.touched += (observable & block.touched()).count() as u64;
             tally.touched_again += (observable & block.touched_again()).count() as u64;
             let unplaced = observable & block.unplaced();
             tally.unplaced += unplaced.count() as u64;
@@ -127,7 +127,7 @@ impl Counter {
             if least == most {
                 self.age(least).exact += exact.count() as u32;
             } else {
-                exact.iter().for_each(|page| self.age(block.idle(page)).exact += 1);
+                block.ages(exact, |idle, pages| self.age(idle).exact += pages);
             }
             let (uncertain, share) = (observable & block.uncertain(), block.hot_share());
             if let (None, Some(again)) = (share, block.share) {
@@ -135,13 +135,16 @@ impl Counter {
                 tally.asked.0 += pages;
                 tally.asked.1 += f64::from(pages) * f64::from(again);
             }
-            for page in uncertain.iter() {
-                let age = self.age(block.idle(page));
+            block.ages(uncertain, |idle, pages| {
+                let age = self.age(idle);
                 match share {
-                    None => age.uncertain += 1,
-                    Some(share) => (age.hot, age.hot_share) = (age.hot + 1, age.hot_share + share),
+                    None => age.uncertain += pages,
+                    Some(share) => {
+                        age.hot += pages;
+                        age.hot_share += f64::from(pages) * share;
+                    }
                 }
-            }
+            });
         }
         self.found.sort_unstable();
         let ages = self.found.drain(..).map(|age| (age, std::mem::take(&mut self.ages[usize::from(age)])));
@@ -321,7 +324,7 @@ impl<'a> BlockCounter<'a> {
     /// share of `others`.
     pub(super) fn touched(&mut self, block: Block<'_>, others: &Pages) -> u16 {
         if block.uncertain().is_empty() {
-            return block.touched.count() as u16;
+            return block.touched().count() as u16;
         }
         let Self { windows, counter, estimated, .. } = self;
         *estimated.entry(std::ptr::from_ref(block.state)).or_insert_with(|| {
@@ -345,16 +348,9 @@ impl<'a> BlockCounter<'a> {
         if least == most {
             return Some(self.history.idle_time(least));
         }
-        // Neighbours were mostly accessed at the same time.
-        let mut known = (least, self.history.idle_time(least).as_nanos());
-        let idle = |page| {
-            let surveys = block.idle(page);
-            if known.0 != surveys {
-                known = (surveys, self.history.idle_time(surveys).as_nanos());
-            }
-            known.1
-        };
-        let mean = (block.exact.iter().map(idle).sum::<u128>() / u128::from(count)) as u64;
+        let mut sum = 0;
+        block.ages(block.exact, |idle, pages| sum += self.history.idle_time(idle).as_nanos() * u128::from(pages));
+        let mean = (sum / u128::from(count)) as u64;
         let step = 1 << mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
         Some(Duration::from_nanos(mean / step * step + step / 2))
     }

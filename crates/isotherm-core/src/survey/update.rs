@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::{Block, BlockState, FIRST, LONGEST, Numbers, SurveyNumber};
+use super::block::{Block, BlockState, FIRST, LONGEST, SurveyNumber};
 use super::borders::Borders;
+use super::change::Numbers;
 use super::chunk::{self, Chunk};
 use super::memo::Memo;
 use super::once::CountedOnce;
