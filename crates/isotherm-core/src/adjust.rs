@@ -136,9 +136,8 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
             if !stretch.is_touched() && was_in_use(rest, stretches, part.range()) {
                 part.forget_accesses();
             }
-            let pages = history.pages_in(part.range());
-            let idle = if pages.touched == 0 { history.mean_idle(part.range()) } else { None };
-            part.survey(pages, idle);
+            let (pages, idle) = history.pages_and_idle(part.range());
+            part.survey(pages, idle.filter(|_| pages.touched == 0));
             *part = part.carved_from(whole);
         }
         let mut parts = without_empty(parts, history);

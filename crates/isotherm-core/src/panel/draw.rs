@@ -107,7 +107,7 @@ impl From {
     /// How many pages of a mapping there are to draw from.
     fn pages(&self, mapping: &Mapping) -> u64 {
         match self.known(mapping) {
-            Some(history) => history.pages_in(mapping.range).present / PAGE_SIZE,
+            Some(history) => history.present_in(mapping.range),
             None if is_memory(&self.mappings, mapping) => self.own_pages(mapping),
             None => 0,
         }

@@ -104,8 +104,8 @@ impl Kin {
 fn addresses<'a>(mappings: &'a [Mapping], history: Option<&'a PageHistory>) -> impl Iterator<Item = u64> + 'a {
     let history = history.filter(|history| history.present() > 0);
     let pages = |mapping: &Mapping| match history {
-        Some(history) => history.pages_in(mapping.range).present,
-        None if is_memory(mappings, mapping) => mapping.range.size(),
+        Some(history) => history.present_in(mapping.range),
+        None if is_memory(mappings, mapping) => mapping.range.pages(),
         None => 0,
     };
     let anonymous = mappings.iter().filter(|mapping| mapping.file.is_none());

@@ -314,7 +314,8 @@ pub(crate) fn collect(
 fn age(region: &RegionSnapshot, snapshot: &Snapshot, surveyed: Option<(&PageHistory, AddrRange)>) -> Duration {
     let monitored = snapshot.aggregation.saturating_mul(region.age);
     let is_idle = region.pages.is_some_and(|pages| pages.touched == 0 && pages.unknown == 0) && region.nr_accesses == 0;
-    let idle = surveyed.filter(|_| is_idle).and_then(|(pages, range)| Some((pages.mean_idle(range)?, pages.time())));
+    let idle =
+        surveyed.filter(|_| is_idle).and_then(|(pages, range)| Some((pages.pages_and_idle(range).1?, pages.time())));
     idle.map_or(monitored, |(idle, at)| idle + snapshot.time.saturating_sub(at))
 }
 

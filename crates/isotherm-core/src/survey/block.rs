@@ -347,24 +347,29 @@ impl BlockState {
 
     /// Counts the pages that are in `within`.
     pub(super) fn counts_in(&self, within: PageBits) -> Counts {
-        let unknown = self.unknown() & within;
-        let estimated = self.hot_share().map_or(0.0, |share| share * (self.uncertain() & within).count() as f64);
-        let exact = self.exact & within;
-        let mut last = 0;
-        self.last.count(exact, |number, pages| last += u64::from(number) * u64::from(pages));
-        Counts {
-            exact: exact.count() as u64,
-            last,
-            present: (self.present & within).count() as u64,
-            touched: (self.touched() & within).count() as f64 + estimated,
-            unobservable: (self.unobservable() & within).count() as u64,
-            unobservable_shared: (self.unobservable() & self.shared() & within).count() as u64,
-            swapped: (self.swapped() & within).count() as u64,
-            lazily_freed: (self.lazily_freed() & within).count() as u64,
-            unknown: unknown.count() as u64,
-            uncleared: (unknown & !self.clear).count() as u64,
-            ..Counts::ZERO
+        let (present, exact) = (self.present & within, self.exact & within);
+        let mut counts = Counts { present: present.count() as u64, exact: exact.count() as u64, ..Counts::ZERO };
+        self.last.count(exact, |number, pages| counts.last += u64::from(number) * u64::from(pages));
+        if let Some(active) = &self.active {
+            counts.touched = (active.touched & within).count() as f64;
         }
+        let mut uncertain = present & !exact;
+        if let Some(rare) = &self.rare {
+            uncertain &= !rare.unobservable;
+            counts.unobservable = (rare.unobservable & within).count() as u64;
+            counts.unobservable_shared = (rare.unobservable & rare.shared & within).count() as u64;
+            counts.swapped = (rare.swapped & within).count() as u64;
+            counts.lazily_freed = (rare.lazily_freed & within).count() as u64;
+        }
+        match self.hot_share() {
+            Some(share) => counts.touched += share * uncertain.count() as f64,
+            None if self.is_hot() || uncertain.is_empty() => {}
+            None => {
+                counts.unknown = uncertain.count() as u64;
+                counts.uncleared = (uncertain & !self.clear).count() as u64;
+            }
+        }
+        counts
     }
 
     /// Counts all pages.
@@ -418,11 +423,6 @@ impl BlockState {
     /// set before it.
     pub(super) fn uncertain(&self) -> PageBits {
         self.present & !self.exact & !self.unobservable()
-    }
-
-    /// The uncertain pages, without those that the share of a hot block stands for.
-    pub(super) fn unknown(&self) -> PageBits {
-        if self.is_hot() { PageBits::NONE } else { self.uncertain() }
     }
 
     /// The observable pages that were never cleared, so that it is not known when they were accessed. If no page of the

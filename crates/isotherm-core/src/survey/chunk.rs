@@ -108,16 +108,27 @@ impl Chunk {
 
     /// The sums of the pages below `addr`.
     pub(super) fn counts_below(&self, addr: u64) -> Counts {
-        let mut counts = Counts::ZERO;
-        for (start, state) in self.states().take_while(|(start, _)| *start < addr) {
-            let of = if start.saturating_add(BLOCK_SIZE) <= addr {
-                *state.counts()
-            } else {
-                state.counts_in(PageBits::of(0..((addr - start) / PAGE_SIZE) as usize))
-            };
-            counts = counts.plus(&of);
-        }
-        counts
+        self.below(addr).fold(Counts::ZERO, |sum, (state, within)| match within {
+            None => sum.plus(state.counts()),
+            Some(within) => sum.plus(&state.counts_in(within)),
+        })
+    }
+
+    /// How many present pages lie below `addr`.
+    pub(super) fn present_below(&self, addr: u64) -> u64 {
+        let of = |(state, within): (&BlockState, Option<PageBits>)| match within {
+            None => state.counts().present,
+            Some(within) => (state.present & within).count() as u64,
+        };
+        self.below(addr).map(of).sum()
+    }
+
+    /// The states of the blocks that have pages below `addr`, and these pages, if they are not all.
+    fn below(&self, addr: u64) -> impl Iterator<Item = (&BlockState, Option<PageBits>)> {
+        self.states().take_while(move |(start, _)| *start < addr).map(move |(start, state)| {
+            let is_whole = start.saturating_add(BLOCK_SIZE) <= addr;
+            (&**state, (!is_whole).then(|| PageBits::of(0..((addr - start) / PAGE_SIZE) as usize)))
+        })
     }
 
     /// The address of the `nth` present page, counted from 0.

@@ -166,20 +166,6 @@ impl PageHistory {
         self.time().saturating_sub(time)
     }
 
-    /// The mean idle time of the pages in `range` whose last access is known, at least: the time since the survey that
-    /// has found that access. `None` if there are none.
-    pub(crate) fn mean_idle(&self, range: AddrRange) -> Option<Duration> {
-        let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
-        let exact = to.exact - from.exact;
-        if exact == 0 {
-            return None;
-        }
-        let surveys = (f64::from(self.number) - (to.last - from.last) as f64 / exact as f64).max(0.0);
-        let before = surveys as u16;
-        let [before, after] = [before, before.saturating_add(1)].map(|surveys| self.idle_time(surveys));
-        Some(before + after.saturating_sub(before).mul_f64(surveys.fract()))
-    }
-
     /// The blocks with a present or a swapped page.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         self.chunks.iter().flat_map(|chunk| chunk.blocks(self.number))
@@ -207,7 +193,24 @@ impl PageHistory {
 
     /// What the last survey found in `range`.
     pub fn pages_in(&self, range: AddrRange) -> RegionPages {
+        self.pages(&self.counts_below(range.end()), &self.counts_below(range.start()))
+    }
+
+    /// The same, and the mean idle time of the pages whose last access is known, at least: the time since the survey
+    /// that has found that access. `None` if there are none.
+    pub(crate) fn pages_and_idle(&self, range: AddrRange) -> (RegionPages, Option<Duration>) {
         let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
+        let exact = to.exact - from.exact;
+        let idle = (exact > 0).then(|| {
+            let surveys = (f64::from(self.number) - (to.last - from.last) as f64 / exact as f64).max(0.0);
+            let before = surveys as u16;
+            let [before, after] = [before, before.saturating_add(1)].map(|surveys| self.idle_time(surveys));
+            before + after.saturating_sub(before).mul_f64(surveys.fract())
+        });
+        (self.pages(&to, &from), idle)
+    }
+
+    fn pages(&self, to: &Counts, from: &Counts) -> RegionPages {
         RegionPages {
             present: (to.present - from.present) * PAGE_SIZE,
             touched: ((to.touched - from.touched).max(0.0) * PAGE_SIZE as f64).round() as u64,
@@ -217,9 +220,14 @@ impl PageHistory {
         }
     }
 
+    /// How many present pages the last survey found in `range`.
+    pub(crate) fn present_in(&self, range: AddrRange) -> u64 {
+        self.present_below(range.end()) - self.present_below(range.start())
+    }
+
     /// The address of the `nth` present page from `start` on, counted from 0.
     pub fn nth_present(&self, start: u64, nth: u64) -> Option<u64> {
-        let nth = self.counts_below(start).present + nth;
+        let nth = self.present_below(start) + nth;
         let index = self.below.partition_point(|below| below.present <= nth).checked_sub(1)?;
         self.chunks.get(index)?.nth_present(nth - self.below[index].present)
     }
@@ -324,6 +332,13 @@ impl PageHistory {
             borders
         });
         borders.stretches(most.max(1))
+    }
+
+    /// How many present pages lie below `addr`. It takes less time than [`counts_below`](Self::counts_below).
+    fn present_below(&self, addr: u64) -> u64 {
+        let index = self.chunks.partition_point(|chunk| chunk.end() <= addr);
+        let here = self.chunks.get(index).filter(|chunk| chunk.start < addr);
+        self.below.get(index).map_or(0, |below| below.present) + here.map_or(0, |chunk| chunk.present_below(addr))
     }
 
     pub(super) fn counts_below(&self, addr: u64) -> Counts {

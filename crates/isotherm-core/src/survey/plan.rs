@@ -10,6 +10,9 @@ use crate::TargetId;
 /// started is seen at once.
 const SOON: u32 = 3;
 
+/// Where surveys are further apart than this, one that comes soon does so as if they were not: it has much to do.
+const LONGEST_SOON: Duration = Duration::from_secs(3);
+
 /// At most this many surveys in a row come sooner than the interval, unless memory is being added.
 const MOST_SOON: u32 = 10;
 
@@ -144,7 +147,7 @@ impl SurveyPlan {
         let earliest = self.last + early_gap;
         let due = match early {
             Early::No => due,
-            Early::Soon => due.min(earliest.max(began + interval / SOON)),
+            Early::Soon => due.min(earliest.max(began + interval.min(LONGEST_SOON) / SOON)),
             Early::Hurry => due.min(earliest),
         };
         self.settings.postpone(due.max(not_before))

@@ -18,7 +18,7 @@ use crate::{AddrRange, Mapping, NodeId};
 const PIECE: usize = 512;
 
 /// Pages by what is known of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Tally {
     present: u64,
     unobservable: u64,
@@ -303,7 +303,9 @@ impl Tallies {
 /// Adds what was counted in blocks of the panel, and in the others.
 fn add(pages: &mut Pages, [of_panel, beside]: &[Tally; 2], windows: &Windows) {
     pages.add(&of_panel.pages(windows).as_panel());
-    pages.add(&beside.pages(windows));
+    if *beside != Tally::default() {
+        pages.add(&beside.pages(windows));
+    }
 }
 
 /// Counts single blocks of a history.
