@@ -6,12 +6,13 @@ use std::time::Duration;
 use isotherm_core::scheme::Report;
 use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Surroundings;
 
 /// What is true for a whole recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
     /// The version of isotherm that recorded it.
     pub isotherm_version: String,
@@ -70,7 +71,7 @@ impl Header {
 }
 
 /// The time of one run in a recording of several runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Its start, since the start of the first run.
     pub from_ns: u64,
@@ -80,7 +81,7 @@ pub struct Run {
 
 /// The part of a run that a recording was cut to. The recording also has the last snapshot, survey and activity before
 /// it and the first ones after it, which are no part of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// The start, since the start of the run.
     pub from_ns: u64,
@@ -97,7 +98,7 @@ impl Part {
 }
 
 /// What a run was allowed to cost.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedBudget {
     /// The share of one CPU for all that isotherm does while it watches.
     pub cpu: f64,
@@ -106,7 +107,7 @@ pub struct RecordedBudget {
 }
 
 /// The machine that a recording was made on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// An identifier of the machine that stays the same from boot to boot: 32 hexadecimal digits, which are made from
     /// `/etc/machine-id` and do not reveal it. Empty if it is not known.

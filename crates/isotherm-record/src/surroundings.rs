@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The surroundings of the targets at one time. What is not known is `None`.
@@ -16,7 +17,7 @@ pub struct Surroundings {
 }
 
 /// Anonymous memory, as `/proc/PID/status` and `/proc/PID/pagemap` tell it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnonymousMemory {
     /// All anonymous memory that is resident.
     pub bytes: u64,
@@ -25,7 +26,7 @@ pub struct AnonymousMemory {
 }
 
 /// A cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cgroup {
     /// Its path within the hierarchy.
     pub path: String,
@@ -46,7 +47,7 @@ pub struct Cgroup {
 }
 
 /// A limit on the memory of a cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The path of the cgroup that has it.
     pub path: String,

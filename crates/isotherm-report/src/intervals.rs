@@ -5,10 +5,11 @@ use std::time::Duration;
 use isotherm_core::rate::{is_same_interval, sampling_interval};
 use isotherm_core::units;
 use isotherm_record::Row;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::parts::HOT;
+use crate::schema::{ns, serialized_as};
 
 /// The shortest and the longest of some intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,13 +59,21 @@ impl IntervalRange {
     }
 }
 
-impl Serialize for IntervalRange {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ns = |interval: Duration| interval.as_nanos() as u64;
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("interval_min_ns", &self.0.map(|(least, _)| ns(least)))?;
-        map.serialize_entry("interval_max_ns", &self.0.map(|(_, most)| ns(most)))?;
-        map.end()
+/// The bounds in JSON.
+#[derive(Serialize, JsonSchema)]
+struct Bounds {
+    /// The shortest interval. `None` if there is none.
+    interval_min_ns: Option<u64>,
+    /// The longest interval.
+    interval_max_ns: Option<u64>,
+}
+
+serialized_as!(IntervalRange, Bounds);
+
+impl From<&IntervalRange> for Bounds {
+    fn from(range: &IntervalRange) -> Self {
+        let (least, most) = range.0.unzip();
+        Self { interval_min_ns: least.map(ns), interval_max_ns: most.map(ns) }
     }
 }
 

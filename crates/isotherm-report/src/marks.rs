@@ -1,6 +1,7 @@
 //! The marks of a recording: those of a selection, and which of their labels have room.
 
 use isotherm_record::{Mark, Needs};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -37,18 +38,21 @@ impl Accumulator for Marks {
 }
 
 /// A mark in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Mark")]
 pub(crate) struct MarkOut {
     /// The time since the start of the recording.
     time_ns: u64,
+    /// What it is called.
     text: String,
 }
 
 /// A report in JSON, with the marks of its time.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Marked<T> {
     #[serde(flatten)]
     report: T,
+    /// The marks of the selected time, in the order of time: at most 10,000.
     marks: Vec<MarkOut>,
 }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use isotherm_core::NodeId;
 use isotherm_core::survey::{NodeSums, PageSums};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::resident::idle_bytes;
 
 /// Memory on a NUMA node. `None` is what is not known, because the surveys do not go back so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeMemory {
     /// The number of the node.
     pub node: u32,

@@ -1,5 +1,6 @@
 //! What a report says beside its figures: what cannot be relied on, and how often the recording surveyed and sampled.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::pace::Pace;
@@ -14,19 +15,22 @@ pub(crate) struct Notes {
 }
 
 /// A report in JSON, with its notes.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Noted<T> {
     #[serde(flatten)]
     report: T,
+    /// What cannot be relied on, and what to do, the most important first. Empty if nothing spoiled the recording.
     warnings: Vec<String>,
+    /// How often the recording surveyed and sampled, and what that cost.
     pace: PaceOut,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pace")]
 struct PaceOut {
     #[serde(flatten)]
     pace: Pace,
-    /// The line that the report has as text.
+    /// The same as a line, which also says whether the budget was kept. `None` if nothing of it is known.
     text: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, is_memory};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::extent::shown_name;
@@ -11,7 +12,7 @@ use crate::source::{Visit, pieces as pieces_of_row};
 use crate::surveys::{Piece, part, pieces};
 
 /// What of a target no region covers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Outside {
     /// Bytes in swap. `None` if the survey does not know.
     pub swapped_bytes: Option<u64>,
@@ -22,7 +23,7 @@ pub struct Outside {
 }
 
 /// A part of a mapping that no region covers and that has bytes in swap.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SwappedRange {
     /// The first address.
     pub start: u64,

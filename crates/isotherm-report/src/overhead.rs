@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use isotherm_record::{Header, Needs};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,21 +13,26 @@ use crate::source::{Accumulator, Seen, Selection};
 use crate::wss::Percentiles;
 
 /// The cost of one snapshot, of all targets together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Moment {
     /// The time since the start of the recording.
     pub time_ns: u64,
     /// Regions of all targets.
     pub regions: u64,
     /// Pages read per sampling round: the mean of the rounds since the previous snapshot.
+    #[schemars(with = "Option<f64>")]
     pub reads_per_sampling: f64,
     /// The maximum of pages read in a round.
+    #[schemars(with = "Option<u64>")]
     pub max_reads: u64,
     /// CPU time of all threads of isotherm since the previous snapshot, in per cent of one CPU.
+    #[schemars(with = "Option<f64>")]
     pub cpu_percent: f64,
     /// Rounds since the previous snapshot that began late.
+    #[schemars(with = "Option<u64>")]
     pub late_rounds: u64,
     /// Mapped bytes that could not be observed.
+    #[schemars(with = "Option<u64>")]
     pub unobservable_bytes: u64,
     /// The time since the previous snapshot.
     #[serde(skip)]
@@ -49,7 +55,7 @@ impl Moment {
 }
 
 /// A load: mean, maximum, and percentiles over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Load {
     /// The mean.
     pub mean: f64,
@@ -60,7 +66,7 @@ pub struct Load {
 }
 
 /// What the monitoring cost. Costs are those of all targets. Of a selection, only the time applies.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Overhead {
     /// The name of the probe.
     pub probe: String,
@@ -72,26 +78,36 @@ pub struct Overhead {
     /// Regions of all targets in a snapshot.
     pub regions: Load,
     /// Pages read in a sampling round. The percentiles are those of the means of the snapshots, over time.
+    #[schemars(with = "Option<Load>")]
     pub reads_per_sampling: Load,
     /// The maximum number of regions, and so of reads in a round.
     pub max_regions: u64,
     /// Rounds that began late.
+    #[schemars(with = "Option<u64>")]
     pub late_rounds: u64,
     /// All rounds.
+    #[schemars(with = "Option<u64>")]
     pub rounds: u64,
     /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
+    #[schemars(with = "Option<u64>")]
     pub lost_aggregations: u64,
     /// Mapped bytes that could not be observed: the mean over time.
+    #[schemars(with = "Option<u64>")]
     pub unobservable_bytes: u64,
     /// The maximum of bytes that could not be observed.
+    #[schemars(with = "Option<u64>")]
     pub unobservable_bytes_max: u64,
     /// All pages read.
+    #[schemars(with = "Option<u64>")]
     pub reads: u64,
     /// All pages cleared.
+    #[schemars(with = "Option<u64>")]
     pub clears: u64,
     /// CPU time of the monitor's thread.
+    #[schemars(with = "Option<u64>")]
     pub cpu_ns: u64,
     /// CPU time of the threads that record and draw.
+    #[schemars(with = "Option<u64>")]
     pub other_cpu_ns: u64,
     /// The time in which these costs arose.
     pub wall_ns: u64,

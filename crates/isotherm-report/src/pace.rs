@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::units;
 use isotherm_record::{Cost, NotAfforded};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::source::Visit;
@@ -19,7 +20,7 @@ const WINDOW: u64 = 10_000_000_000;
 const TOLERATED: f64 = 0.1;
 
 /// How often a recording surveyed and sampled, and what that cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Pace {
     /// The time from a survey to the next, in nanoseconds: the median over time. `None` without surveys.
     pub survey_interval_ns: Option<u64>,
@@ -72,7 +73,7 @@ impl Holds {
 }
 
 /// CPU time over each 10 s, in per cent of one CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Windows {
     /// The mean of all windows.
     pub mean: f64,

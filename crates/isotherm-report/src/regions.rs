@@ -7,6 +7,7 @@ use std::time::Duration;
 use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{AddrRange, TargetId, units};
 use isotherm_record::{Needs, TargetInfo, pid_column};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -69,7 +70,7 @@ pub struct RegionOptions {
 }
 
 /// A region of the report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Region {
     /// The first address.
     pub start: u64,
@@ -126,7 +127,7 @@ impl Region {
 }
 
 /// The regions of one target in one snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TargetRegions {
     /// The time since the start of the recording.
     pub time_ns: u64,

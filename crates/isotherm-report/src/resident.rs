@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use isotherm_core::survey::{Kinds, PageSums, WINDOWS};
 use isotherm_core::units;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::schema::serialized_as;
 
 /// The idle times that reports tell, in seconds.
 const IDLE: [u64; 3] = [10, 60, 600];
@@ -23,7 +25,7 @@ pub(crate) fn idle_bytes<I: Iterator<Item = PageSums>>(sums: impl Fn() -> I, cov
 }
 
 /// What surveys found in some memory. What is not known is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Surveyed {
     /// Bytes in memory: the mean over the surveys.
     pub resident_bytes: Option<u64>,
@@ -78,13 +80,22 @@ impl KindBytes {
     }
 }
 
-impl Serialize for KindBytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let reasons: BTreeMap<_, _> = self.0.unseen.iter().map(|(reason, bytes)| (reason.name(), bytes)).collect();
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("lazily_freed_bytes", &self.0.lazily_freed)?;
-        map.serialize_entry("unobservable_bytes", &reasons)?;
-        map.end()
+/// Bytes by kind in JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "KindBytes")]
+struct KindsJson {
+    /// Bytes that were freed lazily (`MADV_FREE`). They are in no other figure.
+    lazily_freed_bytes: u64,
+    /// The unobservable bytes by reason. Reasons without bytes are left out.
+    unobservable_bytes: BTreeMap<&'static str, u64>,
+}
+
+serialized_as!(KindBytes, KindsJson);
+
+impl From<&KindBytes> for KindsJson {
+    fn from(KindBytes(kinds): &KindBytes) -> Self {
+        let unobservable_bytes = kinds.unseen.iter().map(|(reason, bytes)| (reason.name(), bytes)).collect();
+        Self { lazily_freed_bytes: kinds.lazily_freed, unobservable_bytes }
     }
 }
 

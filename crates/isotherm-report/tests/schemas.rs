@@ -1,9 +1,10 @@
-//! The JSON of every report matches its schema in `schemas/`, and has the documented fields.
+//! The JSON of every report matches its schema, and has the documented fields.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made;
 
 use isotherm_report::{Format, Kind, Options, Selection, write};
+use made::valid::assert_valid;
 use serde_json::Value;
 
 fn json(kind: Kind) -> Vec<Value> {
@@ -20,21 +21,14 @@ fn json_of(kind: Kind, source: &made::Made) -> Vec<Value> {
 fn every_json_report_matches_its_schema() {
     let kinds = Kind::ALL.into_iter().filter(|kind| ![Kind::Tune, Kind::Html].contains(kind));
     for kind in kinds {
-        let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
-        let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        let validator = jsonschema::draft202012::new(&schema).unwrap();
         let lines = json(kind);
         assert_eq!(lines.len(), if kind == Kind::Regions { 40 } else { 1 });
         let imported = json_of(kind, &made::imported(made::schemed(4)));
         let surveyed = if kind == Kind::Schemes { vec![] } else { json_of(kind, &made::surveyed(12)) };
         let on_nodes = if kind == Kind::Summary { json_of(kind, &made::on_two_nodes(12)) } else { vec![] };
         for line in lines.iter().chain(&imported).chain(&surveyed).chain(&on_nodes) {
-            let errors: Vec<String> =
-                validator.iter_errors(line).map(|e| format!("{}: {e}", e.instance_path())).collect();
-            assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
+            assert_valid(kind.name(), line);
         }
-        // The schema must refuse other documents.
-        assert!(!validator.is_valid(&serde_json::json!({ "time_ns": -1 })));
     }
 }
 

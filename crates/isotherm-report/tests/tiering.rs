@@ -165,6 +165,7 @@ fn every_format_has_the_figures() {
         assert!(text.contains("With 32 MiB of fast memory (25 % of 128 MiB), "), "{text}");
     }
     let json: serde_json::Value = serde_json::from_slice(&written(Format::Json)).unwrap();
+    made::valid::assert_valid("tier-try", &json);
     assert_eq!(json["sizes"][0]["fast_bytes"], 32 * MIB);
     assert_eq!(json["curve"].as_array().unwrap().len(), 13);
     assert!(written(Format::Png).starts_with(b"\x89PNG"));

@@ -36,7 +36,7 @@ pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey, selec
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand, TryFormat};
 pub use tier::{Grouping, Tier, TierCommand, TierConfig, TierFormat, TierList, TierRun, TierSchemes, TierTry};
-pub use tools::{Completions, Doctor, DoctorFormat, Workload};
+pub use tools::{Completions, Doctor, DoctorFormat, Schema, Workload};
 pub use top::Top;
 pub use tune::{Tune, TuneFormat};
 pub use watch::{
@@ -112,6 +112,7 @@ pub enum Command {
     Convert(Convert),
     Doctor(Doctor),
     Workload(Workload),
+    Schema(Schema),
     Completions(Completions),
     Man(Man),
 }

@@ -20,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod schema;
 mod scheme;
 mod terminal;
 mod tier;
@@ -76,6 +77,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Tier(options) => tier::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
+        Command::Schema(options) => schema::run(&options),
         Command::Completions(options) => {
             let mut script = Vec::new();
             clap_complete::generate(options.shell, &mut Cli::command(), "isotherm", &mut script);

@@ -114,3 +114,13 @@ fn options_without_an_effect_are_refused() {
     assert_eq!(place.run(&["report", "regions", "known.rec", "--min-rate", "1", "-o", "out.svg"]).status, 0);
     assert_eq!(sizes(&place, &["--sort", "size"]), [2, 1]);
 }
+
+#[test]
+fn each_schema_is_printed_under_its_name() {
+    let place = Place::new();
+    for name in isotherm_report::schema::names().chain(["scheme-file"]) {
+        let Ran { status: 0, out, .. } = place.run(&["schema", name]) else { panic!("{name}") };
+        let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert!(schema["$schema"].is_string() && schema["title"].is_string(), "{name}");
+    }
+}

@@ -1,73 +1,50 @@
 //! The difference as JSON.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
-use super::{Change, Changes, Compared, Diff, Quantity};
+use super::{Amount, Change, Changes, Quantity};
+use crate::schema::serialized_as;
 
-/// The document.
-pub(super) struct Document<'a>(pub(super) &'a Diff);
+/// The changes of each quantity.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Quantities {
+    /// Bytes that were accessed within the window.
+    working_set: Change,
+    /// Bytes in memory; mapped bytes if the source is samples.
+    resident: Change,
+    /// Bytes that samples found accessed at least half of the time.
+    hot: Change,
+    /// Bytes that were not accessed.
+    cold: Change,
+}
 
-impl Serialize for Document<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(diff) = self;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("before", &side(&diff.before))?;
-        map.serialize_entry("after", &side(&diff.after))?;
-        map.serialize_entry("warnings", &diff.warnings)?;
-        map.serialize_entry("source", &diff.basis)?;
-        map.serialize_entry("window_ns", &nanoseconds(diff.window))?;
-        map.serialize_entry("counted_once", &diff.counts_once)?;
-        map.serialize_entry("total", &quantities(&diff.total))?;
-        map.serialize_entry("mappings", &Named(&diff.mappings))?;
-        map.serialize_entry("commands", &Named(&diff.programs))?;
-        map.end()
+/// Writes the change of each quantity.
+pub(super) fn quantities<S: Serializer>(of: &[Change; Quantity::ALL.len()], to: S) -> Result<S::Ok, S::Error> {
+    let [working_set, resident, hot, cold] = *of;
+    Quantities { working_set, resident, hot, cold }.serialize(to)
+}
+
+/// Writes the changes without their name.
+pub(super) fn unnamed<S: Serializer>(changes: &Changes, to: S) -> Result<S::Ok, S::Error> {
+    quantities(&changes.of, to)
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Change")]
+struct ChangeJson {
+    /// What the first recording has. `None` if it does not have the name, or tells nothing of the quantity.
+    before: Option<Amount>,
+    /// What the second recording has.
+    after: Option<Amount>,
+    /// The mean after less the mean before. What is `None` counts as 0.
+    difference_bytes: i64,
+}
+
+serialized_as!(Change, ChangeJson);
+
+impl From<&Change> for ChangeJson {
+    fn from(change: &Change) -> Self {
+        Self { before: change.before, after: change.after, difference_bytes: change.difference() }
     }
-}
-
-/// The changes of many names. Each is made when it is written, because a value takes much more memory than its text.
-struct Named<'a>(&'a [Changes]);
-
-impl Serialize for Named<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|changes| {
-            let mut object = Map::from_iter([("name".to_owned(), Value::from(changes.name.as_str()))]);
-            object.extend(quantities(changes));
-            object
-        }))
-    }
-}
-
-fn side(side: &Compared) -> Value {
-    json!({
-        "recording": side.name,
-        "from_ns": nanoseconds(side.from),
-        "to_ns": nanoseconds(side.to),
-        "snapshots": side.snapshots,
-        "targets": side.targets,
-        "probe": side.probe,
-        "granularity": side.granularity,
-        "surveys": side.surveys,
-        "survey_interval_ns": side.survey_interval.map(nanoseconds),
-        "sampling_interval_ns": side.sampling.map(nanoseconds),
-        "aggregation_interval_ns": nanoseconds(side.aggregation),
-    })
-}
-
-fn quantities(changes: &Changes) -> Map<String, Value> {
-    let name = |quantity| match quantity {
-        Quantity::WorkingSet => "working_set",
-        Quantity::Resident => "resident",
-        Quantity::Hot => "hot",
-        Quantity::Cold => "cold",
-    };
-    Quantity::ALL.into_iter().map(|quantity| (name(quantity).to_owned(), change(changes.of(quantity)))).collect()
-}
-
-fn change(change: &Change) -> Value {
-    json!({ "before": change.before, "after": change.after, "difference_bytes": change.difference() })
-}
-
-fn nanoseconds(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

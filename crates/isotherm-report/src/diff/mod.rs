@@ -19,8 +19,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use isotherm_core::survey::WINDOWS;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::evidence::Evidence;
+use crate::schema::as_ns;
 use crate::source::{Selection, Source, walk};
 use crate::wss::Basis;
 use crate::{Format, Options, ReportError, escape, png};
@@ -41,13 +44,18 @@ pub struct Side<'a> {
 }
 
 /// What is compared of one of the recordings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Compared {
-    /// The name of the recording.
+    /// The name of the recording, and its part if only one is compared.
+    #[serde(rename = "recording")]
     pub name: String,
     /// The start of the compared time.
+    #[serde(rename = "from_ns", serialize_with = "as_ns")]
+    #[schemars(with = "u64")]
     pub from: Duration,
     /// The end of the compared time.
+    #[serde(rename = "to_ns", serialize_with = "as_ns")]
+    #[schemars(with = "u64")]
     pub to: Duration,
     /// The number of snapshots.
     pub snapshots: u64,
@@ -60,25 +68,34 @@ pub struct Compared {
     /// The number of surveys that have one before them.
     pub surveys: usize,
     /// The median time from a survey to the next. `None` without surveys.
+    #[serde(rename = "survey_interval_ns", serialize_with = "as_ns")]
+    #[schemars(with = "Option<u64>")]
     pub survey_interval: Option<Duration>,
     /// The median sampling interval: the time over which a sample finds an access. `None` without samples.
+    #[serde(rename = "sampling_interval_ns", serialize_with = "as_ns")]
+    #[schemars(with = "Option<u64>")]
     pub sampling: Option<Duration>,
     /// The median aggregation interval.
+    #[serde(rename = "aggregation_interval_ns", serialize_with = "as_ns")]
+    #[schemars(with = "u64")]
     pub aggregation: Duration,
     /// Whether a survey has a whole window before it. True without surveys.
+    #[serde(skip)]
     pub covers_window: bool,
 }
 
 /// What both recordings have of one name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Changes {
     /// The name of the mappings, `anonymous` for memory without a name; or that of the program.
     pub name: String,
+    #[serde(flatten, serialize_with = "json::quantities")]
+    #[schemars(with = "json::Quantities")]
     of: [Change; Quantity::ALL.len()],
 }
 
 /// The difference of two recordings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Diff {
     /// What is compared of the first recording.
     pub before: Compared,
@@ -87,16 +104,24 @@ pub struct Diff {
     /// Why some figures cannot be compared, or rest on little.
     pub warnings: Vec<String>,
     /// What the working set rests on, in both.
+    #[serde(rename = "source")]
     pub basis: Basis,
     /// The window of the working set. Without surveys, the longer of the two aggregation intervals.
+    #[serde(rename = "window_ns", serialize_with = "as_ns")]
+    #[schemars(with = "u64")]
     pub window: Duration,
-    /// Whether each page counts once in the total. What several targets share counts for each of them in the rest.
+    /// Whether each page counts once in the working set and the resident memory of the total. In all other figures,
+    /// what several targets share counts for each of them.
+    #[serde(rename = "counted_once")]
     pub counts_once: bool,
     /// All memory.
+    #[serde(serialize_with = "json::unnamed")]
+    #[schemars(with = "json::Quantities")]
     pub total: Changes,
     /// The names of mappings. Those whose working set grew most come first.
     pub mappings: Vec<Changes>,
     /// The programs, in the same order.
+    #[serde(rename = "commands")]
     pub programs: Vec<Changes>,
 }
 
@@ -164,7 +189,7 @@ impl Diff {
     pub fn write(&self, format: Format, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
         match format {
             Format::Text => text::write(out, &options.terminal, self)?,
-            Format::Json => writeln!(out, "{}", escape::json(&json::Document(self))?)?,
+            Format::Json => writeln!(out, "{}", escape::json(self)?)?,
             Format::Svg => out.write_all(svg::draw(self, options.picture).standalone().as_bytes())?,
             Format::Png => out.write_all(&png::from_svg(&svg::draw(self, options.picture).standalone())?)?,
             Format::Html => out.write_all(html::page(self, options.picture)?.as_bytes())?,

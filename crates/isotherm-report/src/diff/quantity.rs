@@ -1,5 +1,6 @@
 //! The quantities that are compared, and what two recordings have of one of them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A quantity that is compared.
@@ -21,7 +22,7 @@ impl Quantity {
 }
 
 /// Bytes over a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Amount {
     /// The mean over the time. Memory that existed for a part of the time counts for that part.
     pub mean_bytes: u64,
@@ -30,7 +31,7 @@ pub struct Amount {
 }
 
 /// What both recordings have of a quantity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// What the first one has. `None` if it does not have the name, or tells nothing of the quantity.
     pub before: Option<Amount>,

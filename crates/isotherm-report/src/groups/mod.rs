@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use isotherm_core::{TargetId, unit_in};
 use isotherm_record::TargetInfo;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -30,7 +31,7 @@ const UNKNOWN: &str = "unknown cgroup";
 const NO_UNIT: &str = "no unit";
 
 /// What memory is grouped by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
     /// Each target is a group.
@@ -70,7 +71,7 @@ impl GroupBy {
 }
 
 /// One group of memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Group {
     /// Its name: the command, program, cgroup, unit, mapping or functions. Programs of the same name are told
     /// apart by as much of their paths as differs.
@@ -96,7 +97,7 @@ impl Group {
 }
 
 /// A function in a call stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Frame {
     /// The name of the function. `None` if it is not known.
     pub function: Option<Arc<str>>,

@@ -8,6 +8,7 @@ mod text;
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::groups::GroupBy;
@@ -18,7 +19,7 @@ pub(crate) use svg::draw;
 pub(crate) use text::write;
 
 /// The bytes of some memory in each band.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sizes {
     /// The bytes in each band.
     pub bytes: Vec<u64>,
@@ -29,7 +30,7 @@ pub struct Sizes {
 }
 
 /// The bytes of one name in each band.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedSizes {
     /// The name of the mappings, `anonymous` for memory without a name; or that of the group.
     pub name: String,
@@ -39,7 +40,7 @@ pub struct NamedSizes {
 }
 
 /// The bytes in each band at one time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Moment {
     /// The time since the start of the recording.
     pub time_ns: u64,

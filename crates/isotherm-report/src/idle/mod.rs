@@ -12,6 +12,7 @@ use std::io::Write;
 use std::path::Path;
 
 use isotherm_core::{IdleTally, MOST_INTERVALS};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::extension::{UnknownExtension, format_of};
@@ -20,7 +21,7 @@ use crate::{ReportError, Terminal, escape};
 pub use tree::{CgroupFigures, CgroupOwn, cgroup_tree};
 
 /// Idle memory at the end of one interval.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IdleReport {
     /// The number of the report in its run, from 1 on.
     pub number: u64,
@@ -32,7 +33,7 @@ pub struct IdleReport {
     pub cut_short: bool,
     /// The method: `idle_page_tracking` or `page_tables`.
     pub way: &'static str,
-    /// The version of the cgroup hierarchy, 1 or 2. None if there is no hierarchy.
+    /// The version of the cgroup hierarchy, 1 or 2. `None` if there is no hierarchy.
     pub cgroup_version: Option<u8>,
     /// The cost of the scan.
     pub cost: IdleCost,
@@ -40,7 +41,7 @@ pub struct IdleReport {
     pub notes: Vec<String>,
     /// All memory that was scanned. Each page counts once.
     pub total: IdleFigures,
-    /// The part of it that several of the scanned processes map. None if that is not known.
+    /// The part of it that several of the scanned processes map. `None` if that is not known.
     pub shared: Option<IdleFigures>,
     /// The memory of each NUMA node. Empty if all memory of the machine is on one node.
     pub nodes: Vec<NodeFigures>,
@@ -51,7 +52,7 @@ pub struct IdleReport {
 }
 
 /// The cost of one scan of all pages.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct IdleCost {
     /// CPU time.
     pub cpu_ns: u64,
@@ -60,7 +61,7 @@ pub struct IdleCost {
 }
 
 /// Idle and other memory, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IdleFigures {
     /// The sum of idle, accessed and unobservable bytes.
     pub size_bytes: u64,
@@ -80,7 +81,7 @@ pub struct IdleFigures {
 }
 
 /// Bytes that have been idle for the same number of intervals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Age {
     /// The number of intervals. 250 means 250 or more.
     pub intervals: u32,
@@ -89,9 +90,9 @@ pub struct Age {
 }
 
 /// The memory of a NUMA node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NodeFigures {
-    /// The number of the node. None for memory whose node is not known.
+    /// The number of the node. `None` for memory whose node is not known.
     pub node: Option<u32>,
     /// The figures.
     #[serde(flatten)]
@@ -99,7 +100,7 @@ pub struct NodeFigures {
 }
 
 /// The memory that a process maps.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessFigures {
     /// The process ID.
     pub pid: u32,
@@ -119,7 +120,7 @@ pub struct ProcessFigures {
 }
 
 /// The memory of a mapping.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MappingFigures {
     /// The first address.
     pub start: u64,
@@ -146,7 +147,7 @@ pub enum IdleFormat {
 }
 
 impl IdleFormat {
-    /// The format that the extension of a file's name selects. None if the name has no extension.
+    /// The format that the extension of a file's name selects. `None` if the name has no extension.
     ///
     /// # Errors
     /// If the extension selects no format.

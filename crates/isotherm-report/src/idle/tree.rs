@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::IdleTally;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::IdleFigures;
 
 /// The memory of a cgroup, or of memory without one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CgroupFigures {
-    /// The path in the hierarchy. None for memory without a cgroup, or if the path is not known.
+    /// The path in the hierarchy. `None` for memory without a cgroup, or if the path is not known.
     pub path: Option<String>,
     /// The inode number, if the path is not known.
     pub inode: Option<u64>,

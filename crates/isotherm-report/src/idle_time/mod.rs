@@ -6,17 +6,18 @@
 mod sampled;
 mod surveyed;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::units;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::ReportError;
 use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{Band, Histogram, Moment, NamedSizes, Sizes, sorted};
+use crate::schema::{ns, serialized_as};
 use crate::source::{Selection, Source, walk};
 use crate::wss::Basis;
 
@@ -173,43 +174,69 @@ impl ByName {
     }
 }
 
-impl Serialize for IdleTime {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ns = |time: Duration| time.as_nanos() as u64;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("source", &self.basis)?;
-        map.serialize_entry("time_ns", &ns(self.time))?;
-        map.serialize_entry("survey_interval_ns", &self.survey_interval.map(ns))?;
-        map.serialize_entry("edges_ns", &self.edges.iter().copied().map(ns).collect::<Vec<_>>())?;
-        map.serialize_entry("estimated_bytes", &self.estimated_bytes)?;
-        map.serialize_entry("counted_once", &self.counts_once)?;
-        map.serialize_entry("percentiles", &Percentiles(self))?;
-        map.serialize_entry("total", &self.total)?;
-        map.serialize_entry("mappings", &self.mappings)?;
-        map.serialize_entry("group_by", &self.by)?;
-        map.serialize_entry("groups", &self.groups)?;
-        map.serialize_entry("over_time", &self.over_time)?;
-        map.end()
-    }
+/// The idle times in JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "IdleTime")]
+struct IdleTimeJson<'a> {
+    /// What the idle times rest on.
+    source: Basis,
+    /// The time of the last survey of the selection; without surveys, that of the last snapshot.
+    time_ns: u64,
+    /// The median time from a survey to the next. `None` without surveys.
+    survey_interval_ns: Option<u64>,
+    /// The start of each band: memory of the band has been idle for at least this long, and for less than the start of
+    /// the next band.
+    edges_ns: Vec<u64>,
+    /// Bytes of the bands that are estimated, because a survey had not cleared their accessed bits.
+    estimated_bytes: u64,
+    /// Whether each page counts once in the total and over time. What several targets share counts for each of them in
+    /// the rest.
+    counted_once: bool,
+    /// The limits of the band that holds each percentile of the bytes in bands. Empty without such bytes.
+    percentiles: BTreeMap<u32, Limits>,
+    /// All memory.
+    total: &'a Sizes,
+    /// The names of mappings, the largest first.
+    mappings: &'a [NamedSizes],
+    /// What the groups are by.
+    group_by: GroupBy,
+    /// The groups, the largest first. Empty if they are by mapping.
+    groups: &'a [NamedSizes],
+    /// All memory at each survey, or at each snapshot.
+    over_time: &'a [Moment],
 }
 
-/// The percentiles of all memory: the limits of the band of each.
-struct Percentiles<'a>(&'a IdleTime);
+/// The limits of a band.
+#[derive(Serialize, JsonSchema)]
+struct Limits {
+    /// For how long its memory has been idle at least.
+    at_least_ns: u64,
+    /// The time that is not reached. `None` for the last band.
+    less_than_ns: Option<u64>,
+}
 
-impl Serialize for Percentiles<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Limits {
-            at_least_ns: u64,
-            less_than_ns: Option<u64>,
+serialized_as!(IdleTime, IdleTimeJson<'_>);
+
+impl<'a> From<&'a IdleTime> for IdleTimeJson<'a> {
+    fn from(of: &'a IdleTime) -> Self {
+        let limits = |band| {
+            let (start, end) = of.limits(band);
+            Limits { at_least_ns: ns(start), less_than_ns: end.map(ns) }
+        };
+        Self {
+            source: of.basis,
+            time_ns: ns(of.time),
+            survey_interval_ns: of.survey_interval.map(ns),
+            edges_ns: of.edges.iter().copied().map(ns).collect(),
+            estimated_bytes: of.estimated_bytes,
+            counted_once: of.counts_once,
+            percentiles: of.total.percentiles().map(|(p, band)| (p, limits(band))).collect(),
+            total: &of.total,
+            mappings: &of.mappings,
+            group_by: of.by,
+            groups: &of.groups,
+            over_time: &of.over_time,
         }
-        let mut map = serializer.serialize_map(None)?;
-        for (p, band) in self.0.total.percentiles() {
-            let (start, end) = self.0.limits(band);
-            let less_than_ns = end.map(|end| end.as_nanos() as u64);
-            map.serialize_entry(&p.to_string(), &Limits { at_least_ns: start.as_nanos() as u64, less_than_ns })?;
-        }
-        map.end()
     }
 }
 

@@ -3,17 +3,18 @@
 use std::io::Write;
 
 use isotherm_record::{Mark, Needs};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Ask, Body, Made, shorter};
+use super::{Ask, Body, Kind, Made, shorter};
 use crate::axis::AxisResolution;
 use crate::evidence::Evidence;
 use crate::extent::{Extent, SurveyedExtent};
+use crate::format::Format;
 use crate::groups::{GroupBy, Grouping};
 use crate::heatmap::{Heatmap, Plan};
 use crate::histogram::Histogram;
 use crate::idle_time::{IdleTime, Surveys};
-use crate::kind::{Format, Kind};
 use crate::marks::{Marked, Marks};
 use crate::measure::Measure;
 use crate::notes::{Noted, Notes};
@@ -111,8 +112,8 @@ impl Body for Heatmap {
 }
 
 /// The working set with that of each group.
-#[derive(Serialize)]
-struct WssReport {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct WssReport {
     #[serde(flatten)]
     wss: Wss,
     #[serde(flatten)]
@@ -166,7 +167,7 @@ impl Body for Regions {
 
     fn json(&self, ask: &Ask<'_>, _: &[Mark], _: Notes, out: &mut dyn Write) -> Result<(), ReportError> {
         if let Some(missed) = &self.missed {
-            line(out, &serde_json::json!({ "warnings": [missed] }))?;
+            line(out, &RegionsLine::Warnings { warnings: [missed.clone()] })?;
         }
         let surveys = LastSurveys::default();
         walk(ask.source, &at(ask)?, &mut [&mut JsonLines { out, options: ask.options.regions, surveys }])
@@ -179,6 +180,20 @@ impl Body for Regions {
         walk(source, &selection, &mut [&mut snapshots])?;
         Ok(snapshots.draw(options.picture))
     }
+}
+
+/// A line of the regions in JSON.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(super) enum RegionsLine {
+    /// The first line, if something is missing from the recording.
+    Warnings {
+        /// What is missing.
+        warnings: [String; 1],
+    },
+    /// The regions of one target in one snapshot.
+    Target(TargetRegions),
 }
 
 /// The selection, narrowed to one snapshot if the options ask for one.
@@ -203,7 +218,8 @@ impl Accumulator for JsonLines<'_> {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
-        line(self.out, &TargetRegions::of(visit, &self.options, self.surveys.before(visit.row)))
+        let regions = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row));
+        line(self.out, &RegionsLine::Target(regions))
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Action;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use errno::refusal_name;
@@ -16,7 +17,7 @@ pub use errno::refusal_name;
 ///
 /// The figures are those of all targets. Selected targets and addresses apply to the memory in use and to the regions
 /// of the last application only.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Schemes {
     /// The start of the time of the figures, since the start of the recording.
     pub from_ns: u64,
@@ -24,7 +25,7 @@ pub struct Schemes {
     pub to_ns: u64,
     /// Why the recording ends before its run, if it does.
     pub cut_short: Option<String>,
-    /// Major page faults of all targets, for which a page was read from a disk or from swap. None if they are not
+    /// Major page faults of all targets, for which a page was read from a disk or from swap. `None` if they are not
     /// known.
     pub major_faults: Option<u64>,
     /// The schemes, in the order in which they appear.
@@ -34,7 +35,7 @@ pub struct Schemes {
 }
 
 /// What one scheme did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Scheme {
     /// The name of the scheme.
     pub name: Arc<str>,
@@ -46,19 +47,19 @@ pub struct Scheme {
     pub awake: bool,
     /// The share of the time in which it was awake, 0 to 1.
     pub awake_share: f64,
-    /// The limit of its quota per period at the end. None if there is no limit.
+    /// The limit of its quota per period at the end. `None` if there is no limit.
     pub quota_bytes: Option<u64>,
-    /// How far its goals were reached at the end: 1 is exactly. None if there are no goals, or it is not known.
+    /// How far its goals were reached at the end: 1 is exactly. `None` if there are no goals, or it is not known.
     pub goal_score: Option<f64>,
     /// The share of the quota that was in force at the end, because too much of what the scheme freed came back soon.
-    /// None if all of it was in force.
+    /// `None` if all of it was in force.
     pub quota_share: Option<f64>,
     /// The sums.
     #[serde(flatten)]
     pub total: Total,
-    /// The last application. None if there was none.
+    /// The last application. `None` if there was none.
     pub last: Option<Application>,
-    /// The last recorded application that acted on something. None if none did.
+    /// The last recorded application that acted on something. `None` if none did.
     pub last_acting: Option<Application>,
     #[serde(skip)]
     awake_time: Duration,
@@ -67,7 +68,7 @@ pub struct Scheme {
 }
 
 /// Sums of what a scheme did in the selected time.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Total {
     /// The number of applications.
     pub applications: u64,
@@ -98,7 +99,7 @@ pub struct Total {
 }
 
 /// What the kernel refused for one reason.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Refusal {
     /// The reason.
     #[serde(skip)]
@@ -108,7 +109,7 @@ pub struct Refusal {
     pub unknown_reason: Option<Arc<str>>,
     /// The error number of the system, if there was one.
     pub errno: Option<i32>,
-    /// The name of that error, such as `EAGAIN`. None if it is not known.
+    /// The name of that error, such as `EAGAIN`. `None` if it is not known.
     pub name: Option<&'static str>,
     /// Regions that were refused, at least in part.
     pub regions: u64,
@@ -117,7 +118,7 @@ pub struct Refusal {
 }
 
 /// An application of a scheme.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Application {
     /// The time since the start of the recording.
     pub time_ns: u64,
@@ -130,7 +131,7 @@ pub struct Application {
 }
 
 /// A region that a scheme acted on.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct ActedRegion {
     /// The process ID of the target, or 0 for physical memory.
     pub pid: u32,
@@ -143,7 +144,7 @@ pub struct ActedRegion {
 }
 
 /// A recorded activity.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Moment {
     /// The time since the start of the recording.
     pub time_ns: u64,
@@ -153,14 +154,14 @@ pub struct Moment {
     pub memory: Vec<TargetMemory>,
     /// The memory of the whole system.
     pub system: System,
-    /// Major page faults of all targets since the previous moment. None if they are not known.
+    /// Major page faults of all targets since the previous moment. `None` if they are not known.
     pub major_faults: Option<u64>,
     #[serde(skip)]
     pub(crate) elapsed: Duration,
 }
 
 /// What a scheme did since the previous moment, and its state.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchemeInterval {
     /// The name of the scheme.
     pub name: Arc<str>,
@@ -183,21 +184,21 @@ pub struct SchemeInterval {
 }
 
 /// The memory that a target uses.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct TargetMemory {
     /// The process ID of the target, or 0 for physical memory.
     pub pid: u32,
     /// Resident bytes (RSS).
     pub resident_bytes: u64,
     /// Resident bytes, with shared pages divided among the processes that share them (PSS), by the kernel's
-    /// `smaps_rollup`. None if the recording does not tell.
+    /// `smaps_rollup`. `None` if the recording does not tell.
     pub proportional_bytes: Option<u64>,
     /// Bytes in swap.
     pub swapped_bytes: u64,
 }
 
 /// The memory of the whole system.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct System {
     /// Bytes of memory.
     pub total_bytes: u64,
@@ -209,8 +210,8 @@ pub struct System {
     pub swap_total_bytes: u64,
     /// Free bytes of swap.
     pub swap_free_bytes: u64,
-    /// The share of the time since the previous moment in which some task waited for memory (PSI `some`), 0 to 1. None
-    /// if it is not known.
+    /// The share of the time since the previous moment in which some task waited for memory (PSI `some`), 0 to 1.
+    /// `None` if it is not known.
     pub stalled_share: Option<f64>,
 }
 
@@ -280,7 +281,7 @@ impl Scheme {
 }
 
 impl Moment {
-    /// RSS, PSS and swap of all targets together. None if no target could be read; PSS also if the recording does not
+    /// RSS, PSS and swap of all targets together. `None` if no target could be read; PSS also if the recording does not
     /// tell.
     pub fn used(&self) -> [Option<u64>; 3] {
         let sum = |part: fn(&TargetMemory) -> Option<u64>| {

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use isotherm_core::TargetId;
 use isotherm_record::{Header, Needs, Row, TargetInfo, pid_column};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 use crate::ReportError;
 use crate::course::{Course, Life};
 use crate::extent::shown_name;
-use crate::groups::{Group, GroupBy, Grouping, StackShares};
+use crate::groups::{Frame, Group, GroupBy, Grouping, StackShares};
 use crate::intervals::IntervalRange;
 use crate::node_memory::NodeMemory;
 use crate::of_mappings::{ByName, OfMappings};
@@ -33,7 +34,7 @@ pub use temperature::{Temperature, folded};
 pub const MANY_LATE: f64 = 0.01;
 
 /// Hot, warm and cold memory of one target. Means are over its life.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TargetTemperature {
     /// The target.
     #[serde(skip)]
@@ -59,13 +60,14 @@ pub struct TargetTemperature {
 }
 
 /// Hot, warm and cold memory of one group. Means are over the time in which it had any memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GroupTemperature {
     /// Its place in the grouping.
     #[serde(skip)]
     pub(crate) place: usize,
-    /// The targets that belong to it. All that have such memory, if it is a mapping.
-    #[serde(flatten)]
+    /// The targets that belong to it. All that have such memory, if it is a mapping. Its name is that of `total`.
+    #[serde(flatten, serialize_with = "Members::of")]
+    #[schemars(with = "Members<'_>")]
     pub group: Group,
     /// When it lived, and when it was largest.
     #[serde(flatten)]
@@ -83,8 +85,27 @@ pub struct GroupTemperature {
     pub total: Temperature,
 }
 
+/// A group without its name.
+#[derive(Serialize, JsonSchema)]
+struct Members<'a> {
+    /// The number of targets that belong to it.
+    processes: usize,
+    /// Their process IDs, 0 for physical memory. `None` if the group is a mapping or a stack.
+    pids: &'a Option<Vec<u32>>,
+    /// The functions of the stack, the innermost first. Only of stacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: &'a Option<Vec<Frame>>,
+}
+
+impl Members<'_> {
+    fn of<S: Serializer>(group: &Group, serializer: S) -> Result<S::Ok, S::Error> {
+        let Group { processes, pids, frames, .. } = group;
+        Members { processes: *processes, pids, frames }.serialize(serializer)
+    }
+}
+
 /// Memory of several targets, where each page counts once: the means over the surveys, unless stated otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CountedOnce {
     /// Bytes in memory.
     pub resident_bytes: u64,
@@ -97,7 +118,7 @@ pub struct CountedOnce {
 }
 
 /// How much memory of all targets was in use: by surveys if they know all memory, and else by the panel, with bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UsedMemory {
     /// Bytes count that were accessed within this time.
     pub window_ns: u64,
@@ -114,7 +135,7 @@ pub struct UsedMemory {
 }
 
 /// The summary of a recording.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Summary {
     /// The start of the selected time.
     pub from_ns: u64,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::TargetId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::parts::Parts;
@@ -12,9 +13,10 @@ use crate::resident::Surveyed;
 use crate::source::{Known, Visit};
 
 /// Hot, warm and cold memory of one name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Temperature {
-    /// The name of the mappings, `anonymous` for memory without a name.
+    /// The name of the mappings, `anonymous` for memory without a name; that of the group; `total` for all memory, also
+    /// that of a target.
     pub name: Arc<str>,
     /// Resident bytes, or mapped bytes without a survey: the sum of the next five.
     pub size_bytes: u64,
@@ -34,7 +36,7 @@ pub struct Temperature {
     pub working_set_bytes: u64,
     /// The largest working set of a single survey or snapshot.
     pub working_set_max_bytes: u64,
-    /// The mean time for which cold bytes had been cold at the last snapshot. None if there are no cold bytes.
+    /// The mean time for which cold bytes had been cold at the last snapshot. `None` if there are no cold bytes.
     pub cold_for_ns: Option<u64>,
     /// What surveys found. `None` without them.
     #[serde(flatten)]

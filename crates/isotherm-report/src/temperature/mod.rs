@@ -11,6 +11,7 @@ use std::time::Duration;
 use isotherm_core::rate::sampling_interval;
 use isotherm_core::{TargetId, units};
 use isotherm_record::Needs;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -24,7 +25,7 @@ use crate::source::{Accumulator, Known, Seen, Selection, Source, walk};
 use course::Course;
 
 /// What the memory of a band has in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BandKind {
     /// Nothing found an access.
@@ -36,7 +37,7 @@ pub enum BandKind {
 }
 
 /// A band of access rates.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Band {
     /// What its memory has in common.
     pub kind: BandKind,
@@ -49,7 +50,7 @@ pub struct Band {
 }
 
 /// The temperature of the memory of a selection.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Temperatures {
     /// The start of the time.
     pub from_ns: u64,

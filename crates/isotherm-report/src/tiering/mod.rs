@@ -19,6 +19,7 @@ use std::io::Write;
 use isotherm_core::survey::BLOCK_SIZE;
 use isotherm_core::tiering::DEFAULT_RATE;
 use isotherm_core::units::{bytes, percent};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
@@ -70,7 +71,7 @@ impl Default for TrialOptions {
 }
 
 /// What one placement would do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Placed {
     /// The share of the accesses that the slow tier serves, 0 to 1.
     pub slow_share: f64,
@@ -81,7 +82,7 @@ pub struct Placed {
 }
 
 /// What would happen with one size of the fast tier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Tried {
     /// The size of the fast tier.
     pub fast_bytes: u64,
@@ -100,7 +101,7 @@ pub struct Tried {
 }
 
 /// The result of a trial.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TierTrial {
     /// The start of the selected time.
     pub from_ns: u64,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What advice is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
     /// A limit on the memory of the targets.
@@ -28,7 +29,7 @@ impl Topic {
 }
 
 /// A piece of advice, with the figures that it rests on and what it does not know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Advice {
     /// What it is about.
     pub topic: Topic,
@@ -45,7 +46,7 @@ pub struct Advice {
 }
 
 /// A topic on which there is no advice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Withheld {
     /// The topic.
     pub topic: Topic,

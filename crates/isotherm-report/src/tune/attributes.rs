@@ -6,6 +6,7 @@ use std::time::Duration;
 use isotherm_core::TargetId;
 use isotherm_core::rate::sampling_interval;
 use isotherm_record::{Header, Needs, TargetInfo};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::facts::written;
@@ -17,7 +18,7 @@ use crate::wss::Percentiles;
 
 /// The attributes that a run has settled on: those of the second half of the selected time, since a run begins with
 /// shorter intervals than it keeps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct FoundAttributes {
     /// The options of `isotherm record` that fix them, without those that name the targets.
     pub options: Vec<String>,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE};
 use isotherm_core::{Mapping, PAGE_SIZE};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -17,7 +18,7 @@ pub(super) const DENSE_PAGES: u16 = BLOCK_PAGES as u16 / 2;
 
 /// Bytes of private anonymous memory in whole blocks of 2 MiB, which huge pages could back: means over the surveys of
 /// the second half of the time, weighted with their intervals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Blocks {
     /// Present bytes in all such blocks.
     pub present_bytes: u64,

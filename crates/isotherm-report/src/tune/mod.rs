@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use isotherm_core::{TargetId, units};
 use isotherm_record::{Header, pid_column};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
@@ -46,7 +47,7 @@ const LEAST_TIME: Duration = Duration::from_secs(10);
 const STARTING: Duration = Duration::from_secs(60);
 
 /// What was found, and what follows from it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Tune {
     /// The start of the selected time.
     pub from_ns: u64,
@@ -73,7 +74,7 @@ pub struct Tune {
 }
 
 /// A target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TunedTarget {
     /// Its process ID; 0 is physical memory.
     pub pid: u32,

@@ -2,13 +2,14 @@
 
 use isotherm_core::{SystemMemory, TargetId};
 use isotherm_record::{AnonymousMemory, Cgroup};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
 use crate::source::{Selection, Source, activities};
 
 /// What is known of the machine and of the targets, as it was read last. What is not known is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Surroundings {
     /// The options with which the targets were named, quoted for a shell, such as `--pid 1234 --children`. `None`
     /// derives them from the targets.
@@ -24,7 +25,7 @@ pub struct Surroundings {
 }
 
 /// The swap of the machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Swap {
     /// Its size.
     pub total_bytes: u64,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{BlockSums, PageSums, SurveySnapshot, TotalSums, WINDOWS};
 use isotherm_core::{AddrRange, Estimate, Mapping, PAGE_SIZE, PanelSnapshot, TargetId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ReportError;
@@ -15,7 +16,7 @@ use crate::wss::{Basis, KNOWN, Wss, is_better, knows};
 const DISTINCT: f64 = 0.9;
 
 /// The working set of all targets together, and their resident memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WorkingSet {
     /// What it rests on.
     pub source: Basis,
@@ -50,7 +51,7 @@ pub struct WorkingSet {
 }
 
 /// The working set within one window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Window {
     /// The window.
     pub window_ns: u64,
@@ -72,7 +73,7 @@ pub struct Window {
 
 /// Bytes that are known to be idle: without any that could not be observed or whose accesses are not known. Of an
 /// estimate, at least so many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Idle {
     /// All of them.
     pub bytes: u64,

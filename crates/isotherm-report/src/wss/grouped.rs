@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::mappings::{self, MappingWss};
@@ -17,7 +18,7 @@ use crate::groups::{Group, GroupBy, Grouping};
 use crate::source::{Accumulator, Seen, Selection, Source, walk};
 
 /// The working set of one group.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GroupWss {
     /// The targets that belong to it. All that have such memory, if it is a mapping.
     #[serde(flatten)]
@@ -45,7 +46,7 @@ pub(crate) struct Held {
 }
 
 /// The working sets of groups, the largest mean first.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GroupedWss {
     /// What the groups are by.
     pub group_by: GroupBy,

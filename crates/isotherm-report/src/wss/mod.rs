@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use isotherm_core::{Estimate, TargetId, units};
 use isotherm_record::{Header, Needs, pid_column};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
+use crate::schema::{as_ns, ns, serialized_as};
 use crate::source::{Accumulator, Seen, Selection, Source, walk};
 
 #[cfg(test)]
@@ -30,7 +32,7 @@ pub use percentiles::{PERCENTILES, Percentiles};
 use surveyed::Surveyed;
 
 /// What a working set rests on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Surveys, which read all pages.
@@ -46,7 +48,7 @@ fn is_lower_bound(unobservable: u64, present: u64) -> bool {
 }
 
 /// The working set of one target, or of all together, at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Amount {
     /// Bytes that were accessed within the window.
     pub bytes: u64,
@@ -67,13 +69,15 @@ pub struct Amount {
 }
 
 /// The working set of one target in one snapshot or survey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Point {
     /// The time since the start of the recording.
     #[serde(rename = "time_ns", serialize_with = "as_ns")]
+    #[schemars(with = "u64")]
     pub time: Duration,
     /// The target.
     #[serde(rename = "pid", serialize_with = "as_pid")]
+    #[schemars(with = "u32")]
     pub target: TargetId,
     /// How much.
     #[serde(flatten)]
@@ -87,10 +91,11 @@ pub struct Point {
 }
 
 /// The working set of all targets together in one snapshot or survey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Total {
     /// The time since the start of the recording.
     #[serde(rename = "time_ns", serialize_with = "as_ns")]
+    #[schemars(with = "u64")]
     pub time: Duration,
     /// How much.
     #[serde(flatten)]
@@ -101,10 +106,6 @@ pub struct Total {
     /// The time for which it holds: since the snapshot or survey before.
     #[serde(skip)]
     pub span: Duration,
-}
-
-fn as_ns<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(time.as_nanos() as u64)
 }
 
 fn as_pid<S: Serializer>(target: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
@@ -368,35 +369,51 @@ impl Amount {
     }
 }
 
-impl Serialize for Wss {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Out<'a> {
-            source: Basis,
-            window_ns: u64,
-            #[serde(flatten)]
-            intervals: IntervalRange,
-            percentiles: Option<Percentiles<u64>>,
-            lower_bound: bool,
-            low_percentiles: Option<Percentiles<u64>>,
-            high_percentiles: Option<Percentiles<u64>>,
-            over_time: &'a [Point],
-            total_over_time: Vec<Total>,
-            counted_once: bool,
-        }
-        let (low_percentiles, high_percentiles) = self.percentiles_of_bounds().unzip();
-        let out = Out {
-            source: self.basis,
-            window_ns: self.window.as_nanos() as u64,
-            intervals: self.intervals,
-            percentiles: self.percentiles(),
-            lower_bound: self.is_lower_bound(),
+/// The working set in JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Wss")]
+struct WssJson<'a> {
+    /// What the figures rest on.
+    source: Basis,
+    /// The window; with samples the aggregation interval.
+    window_ns: u64,
+    /// The sampling intervals of an estimate from samples.
+    #[serde(flatten)]
+    intervals: IntervalRange,
+    /// Bytes, by nearest rank over time, of the sums of all selected targets, without those of the warm-up. `None` if
+    /// there are no others.
+    percentiles: Option<Percentiles<u64>>,
+    /// Whether more than a twentieth of the memory could not be observed, so that the figures are lower bounds.
+    lower_bound: bool,
+    /// The lower bounds of the percentiles, which hold in 19 of 20 cases, by nearest rank over time. `None` if all
+    /// figures are exact.
+    low_percentiles: Option<Percentiles<u64>>,
+    /// The upper bounds of the percentiles.
+    high_percentiles: Option<Percentiles<u64>>,
+    /// One entry for each snapshot or survey and target, in the order of time.
+    over_time: &'a [Point],
+    /// The sums of all selected targets, in the order of time.
+    total_over_time: Vec<Total>,
+    /// Whether `total_over_time` counts each page once. Otherwise, what several targets share counts for each.
+    counted_once: bool,
+}
+
+serialized_as!(Wss, WssJson<'_>);
+
+impl<'a> From<&'a Wss> for WssJson<'a> {
+    fn from(wss: &'a Wss) -> Self {
+        let (low_percentiles, high_percentiles) = wss.percentiles_of_bounds().unzip();
+        Self {
+            source: wss.basis,
+            window_ns: ns(wss.window),
+            intervals: wss.intervals,
+            percentiles: wss.percentiles(),
+            lower_bound: wss.is_lower_bound(),
             low_percentiles,
             high_percentiles,
-            over_time: &self.points,
-            total_over_time: self.sums(),
-            counted_once: self.counts_once(),
-        };
-        out.serialize(serializer)
+            over_time: &wss.points,
+            total_over_time: wss.sums(),
+            counted_once: wss.counts_once(),
+        }
     }
 }

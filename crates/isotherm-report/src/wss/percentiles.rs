@@ -1,5 +1,8 @@
 //! Percentiles.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -65,6 +68,19 @@ impl<T: Copy + Serialize> Serialize for Percentiles<T> {
             map.serialize_entry(&p.to_string(), &value)?;
         }
         map.end()
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Percentiles<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("PercentilesOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let names = PERCENTILES.map(|p| p.to_string());
+        let value = generator.subschema_for::<T>();
+        let properties: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), value.clone().into())).collect();
+        json_schema!({ "type": "object", "properties": properties, "required": names })
     }
 }
 

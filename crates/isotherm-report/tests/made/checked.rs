@@ -4,6 +4,7 @@ use isotherm_report::{Format, Kind, Options, Selection, Terminal, write};
 use serde_json::Value;
 
 use super::Made;
+use super::valid::assert_valid;
 
 pub fn report(kind: Kind, format: Format, source: &Made, options: &Options) -> String {
     let mut out = vec![];
@@ -21,10 +22,6 @@ pub fn text(kind: Kind, source: &Made, columns: usize) -> String {
 pub fn json_of(kind: Kind, source: &Made, options: &Options) -> Value {
     let out = report(kind, Format::Json, source, options);
     let value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-    let path = format!("{}/schemas/{}.json", env!("CARGO_MANIFEST_DIR"), kind.name());
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
-    assert!(errors.is_empty(), "{kind:?}: {errors:#?}");
+    assert_valid(kind.name(), &value);
     value
 }

@@ -2,6 +2,7 @@
 
 #[allow(dead_code, reason = "each test file uses its part")]
 pub mod checked;
+pub mod valid;
 
 use std::sync::Arc;
 use std::time::Duration;

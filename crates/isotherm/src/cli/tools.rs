@@ -1,7 +1,8 @@
-//! The options of the auxiliary commands: `doctor`, `workload` and `completions`.
+//! The options of the auxiliary commands: `doctor`, `workload`, `schema` and `completions`.
 
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use isotherm_core::units;
 
@@ -50,6 +51,19 @@ pub struct Workload {
     /// Print the built-in patterns and exit
     #[arg(long)]
     pub list: bool,
+}
+
+/// Print the JSON Schema of what a command writes as JSON, or of scheme files
+#[derive(Args)]
+pub struct Schema {
+    /// A kind of report, another command that writes JSON, or scheme-file
+    #[arg(value_name = "NAME", value_parser = schemas())]
+    pub name: String,
+}
+
+/// The names of the schemas.
+fn schemas() -> PossibleValuesParser {
+    isotherm_report::schema::names().chain(["scheme-file"]).collect::<Vec<_>>().into()
 }
 
 /// Print a completion script for a shell
