@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for i in 1..=snapshots {
         let snapshot = memory.snapshot(i, &mut random);
         let infos = Arc::new([(snapshot.targets[0].id, Arc::clone(&info))]);
-        let record = SnapshotRecord { snapshot, cost: Some(cost), infos };
+        let record = SnapshotRecord { snapshot, cost: Some(cost), infos, ..SnapshotRecord::default() };
         let before = cpu_ns();
         recorder.write(&record)?;
         spent += cpu_ns() - before;

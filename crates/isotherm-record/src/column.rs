@@ -94,6 +94,8 @@ impl Column {
 pub(crate) enum Wanted {
     Nothing,
     All,
+    /// The lengths of lists, without their entries.
+    Lengths,
     /// Those of a struct, in their order.
     Of(Vec<Wanted>),
 }
@@ -116,7 +118,10 @@ impl Wanted {
     fn of_type(data_type: &DataType, path: &str, is_wanted: &dyn Fn(&str) -> bool) -> Self {
         match data_type {
             DataType::Struct(fields) => Self::of_fields(fields, path, is_wanted),
-            DataType::List(entry) => Self::of_type(entry.data_type(), path, is_wanted),
+            DataType::List(entry) => match Self::of_type(entry.data_type(), path, is_wanted) {
+                Self::Of(columns) if columns.iter().all(|of| matches!(of, Self::Nothing)) => Self::Lengths,
+                wanted => wanted,
+            },
             _ => Self::All,
         }
     }
@@ -124,7 +129,7 @@ impl Wanted {
     fn nth(&self, nth: usize) -> &Self {
         match self {
             Self::Of(columns) => columns.get(nth).unwrap_or(&Self::Nothing),
-            Self::Nothing | Self::All => self,
+            Self::Nothing | Self::All | Self::Lengths => self,
         }
     }
 }
@@ -196,7 +201,7 @@ where
             Wanted::Nothing => Some(Column::default()),
             _ if len == 0 => Some(Column::empty(data_type)),
             _ if null_count == len => Some(Column { nulls: None, values: Values::Null }),
-            Wanted::All | Wanted::Of(_) => None,
+            Wanted::All | Wanted::Lengths | Wanted::Of(_) => None,
         };
         if let Some(none) = none {
             self.skip(data_type)?;
@@ -222,6 +227,7 @@ where
                 let offsets = self.offsets(len)?;
                 // The last offset is that of the end of the entries.
                 let count = offsets.last().copied().unwrap_or(0);
+                let wanted = if matches!(wanted, Wanted::Lengths) { &Wanted::Nothing } else { wanted };
                 let (entries, there) = self.column(entry.data_type(), wanted)?;
                 if count > there {
                     return Err(OFFSETS);

@@ -71,6 +71,8 @@ pub struct Needs {
     pub snapshots: bool,
     /// The regions of snapshots.
     pub regions: bool,
+    /// How many regions each target has, which is known with `regions` too.
+    pub region_counts: bool,
     /// The costs of snapshots.
     pub costs: bool,
     /// Surveys, with their sums by mapping.
@@ -94,6 +96,7 @@ impl Needs {
     pub const NOTHING: Self = Self {
         snapshots: false,
         regions: false,
+        region_counts: false,
         costs: false,
         surveys: false,
         blocks: false,
@@ -107,6 +110,7 @@ impl Needs {
     pub const ALL: Self = Self {
         snapshots: true,
         regions: true,
+        region_counts: true,
         costs: true,
         surveys: true,
         blocks: true,
@@ -134,7 +138,7 @@ impl Needs {
     /// Whether the column with this path is needed.
     fn has(&self, path: &str) -> bool {
         match path {
-            columns::REGIONS => self.regions,
+            columns::REGIONS => self.regions || self.region_counts,
             columns::COST => self.costs,
             columns::SURVEY => self.surveys,
             columns::BLOCKS => self.blocks,
@@ -148,7 +152,7 @@ impl Needs {
             columns::ID | columns::TARGET => {
                 self.snapshots || self.surveys || self.panels || self.activities || self.allocations
             }
-            _ => true,
+            _ => self.regions || columns::REGIONS != path.split('.').next().unwrap_or_default(),
         }
     }
 }
@@ -160,6 +164,7 @@ impl BitOr for Needs {
         Self {
             snapshots: self.snapshots || other.snapshots,
             regions: self.regions || other.regions,
+            region_counts: self.region_counts || other.region_counts,
             costs: self.costs || other.costs,
             surveys: self.surveys || other.surveys,
             blocks: self.blocks || other.blocks,
@@ -403,7 +408,7 @@ impl Reader {
     }
 
     fn target(&mut self, rows: &Rows, index: usize, after_gap: bool) -> Result<Option<Item>, &'static str> {
-        let Needs { snapshots, regions, surveys, .. } = self.needs;
+        let Needs { snapshots, surveys, .. } = self.needs;
         self.identities.take(rows, index)?;
         if !snapshots && !surveys {
             return Ok(None);
@@ -418,7 +423,7 @@ impl Reader {
         if !snapshots {
             return Ok(None);
         }
-        let raw = RawRow::read(rows.columns(), index, description, regions)?;
+        let raw = RawRow::read(rows.columns(), index, description, self.needs)?;
         Ok(Some(Item::Target(Box::new(self.targets.complete(raw, after_gap)?))))
     }
 

@@ -267,6 +267,8 @@ pub struct SnapshotRecord {
     pub cost: Option<Cost>,
     /// What the targets are. It may list more targets than the snapshot has.
     pub infos: TargetInfos,
+    /// The number of regions of each target, if they were counted and not read. Otherwise empty.
+    pub nr_regions: Vec<usize>,
 }
 
 impl SnapshotRecord {
@@ -289,6 +291,7 @@ impl SnapshotRecord {
             samples,
             target: target.clone(),
             info: self.nth_info(nth),
+            nr_regions: self.nr_regions.get(nth).copied().unwrap_or(target.regions.len()),
             cost: self.cost.filter(|_| nth == 0),
         })
     }
@@ -298,11 +301,12 @@ impl SnapshotRecord {
         let infos: Vec<_> = (0..self.snapshot.targets.len()).map(|nth| self.nth_info(nth)).collect();
         let Snapshot { time, aggregation, samples, .. } = self.snapshot;
         let targets = std::mem::take(&mut self.snapshot.targets);
-        let mut cost = self.cost;
+        let (mut cost, mut counts) = (self.cost, self.nr_regions.into_iter());
         targets.into_iter().zip(infos).map(move |(target, info)| Row {
             time,
             aggregation,
             samples,
+            nr_regions: counts.next().unwrap_or(target.regions.len()),
             target,
             info,
             cost: cost.take(),
@@ -364,6 +368,8 @@ pub struct Row {
     pub samples: u32,
     /// The target's regions and its mappings as they were read last.
     pub target: TargetSnapshot,
+    /// The number of its regions, also if they were counted and not read.
+    pub nr_regions: usize,
     /// What the target is.
     pub info: Arc<TargetInfo>,
     /// The cost of the whole snapshot. Only the first row of a snapshot has it, so that its sums are right.

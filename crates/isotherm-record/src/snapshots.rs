@@ -64,6 +64,7 @@ impl Targets {
             aggregation: Duration::from_nanos(raw.aggregation_ns),
             samples: raw.samples,
             target: TargetSnapshot { id: raw.id.target(&info), regions: raw.regions, mappings },
+            nr_regions: raw.nr_regions,
             info,
             cost: raw.cost,
         })
@@ -122,7 +123,7 @@ impl GatheredSnapshot {
             targets: Vec::new(),
             histories: Vec::new(),
         };
-        let record = SnapshotRecord { snapshot, cost: first.cost, infos: Arc::default() };
+        let record = SnapshotRecord { snapshot, cost: first.cost, ..SnapshotRecord::default() };
         let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0 };
         gathered.add(first);
         gathered
@@ -143,11 +144,16 @@ impl GatheredSnapshot {
         self.bytes += size_of_val::<[Mapping]>(&row.target.mappings);
         self.targets.insert(row.target.id);
         self.infos.push((row.target.id, row.info));
+        self.record.nr_regions.push(row.nr_regions);
         self.record.snapshot.targets.push(row.target);
     }
 
     /// The snapshot, when it has all of its rows.
-    pub(crate) fn finish(self, targets: &mut Targets) -> SnapshotRecord {
+    pub(crate) fn finish(mut self, targets: &mut Targets) -> SnapshotRecord {
+        let SnapshotRecord { snapshot, nr_regions, .. } = &mut self.record;
+        if snapshot.targets.iter().zip(&*nr_regions).all(|(target, count)| target.regions.len() == *count) {
+            nr_regions.clear();
+        }
         SnapshotRecord { infos: targets.share(self.infos), ..self.record }
     }
 }

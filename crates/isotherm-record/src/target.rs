@@ -10,7 +10,7 @@ use crate::columns::RowReader;
 use crate::events::Said;
 use crate::id::StoredId;
 use crate::table::Read;
-use crate::{Cost, NotAfforded, TargetInfo, check, columns, permissions};
+use crate::{Cost, Needs, NotAfforded, TargetInfo, check, columns, permissions};
 
 /// A row of a target as it is in a batch: what has not changed is left out.
 #[derive(Debug)]
@@ -22,11 +22,12 @@ pub(crate) struct RawRow {
     pub(crate) info: Option<Arc<TargetInfo>>,
     pub(crate) mappings: Option<Arc<[Mapping]>>,
     pub(crate) regions: Vec<RegionSnapshot>,
+    pub(crate) nr_regions: usize,
     pub(crate) cost: Option<Cost>,
 }
 
 impl RawRow {
-    /// The row that these columns hold, with its regions or without.
+    /// The row that these columns hold, with its regions, or their number, or without.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -34,13 +35,14 @@ impl RawRow {
         row: &RowReader,
         index: usize,
         (id, info, mappings): Said,
-        with_regions: bool,
+        needs: Needs,
     ) -> Result<Self, &'static str> {
         let samples = row.samples.at(index).ok_or("the row of a target has no number of samples")?;
-        let mut regions = Vec::new();
-        if with_regions {
+        let (mut regions, mut nr_regions) = (Vec::new(), 0);
+        if needs.regions || needs.region_counts {
             let lists = row.regions.set(index).ok_or("the row of a target has no regions")?;
-            if let Some((entries, places)) = lists.entries(index) {
+            nr_regions = lists.len(index);
+            if let Some((entries, places)) = lists.entries(index).filter(|_| needs.regions) {
                 regions.reserve_exact(places.len());
                 for place in places {
                     regions.push(region(&entries.at(place))?);
@@ -56,6 +58,7 @@ impl RawRow {
             info,
             mappings,
             regions,
+            nr_regions,
             cost: row.cost.at(index).map(Cost::from),
         })
     }

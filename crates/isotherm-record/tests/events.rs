@@ -63,6 +63,12 @@ fn a_reader_gets_what_it_needs_and_nothing_else() {
         }
         assert_eq!(bare.snapshot.targets, whole.snapshot.targets);
     }
+    let counts = |needs| -> Vec<usize> {
+        snapshots(needs).into_iter().flat_map(|record| record.into_rows().map(|row| row.nr_regions)).collect()
+    };
+    let counted = counts(Needs { snapshots: true, region_counts: true, ..Needs::NOTHING });
+    assert!(counted.iter().all(|count| *count > 0));
+    assert_eq!(counted, counts(Needs::SNAPSHOTS));
     let surveys = |needs| -> Vec<SurveyRecord> {
         let found = events(&path, needs).into_iter();
         found.map(|event| if let Event::Survey(record) = event { record } else { panic!("{event:?}") }).collect()

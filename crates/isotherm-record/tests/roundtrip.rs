@@ -255,7 +255,7 @@ fn one_target(i: u32, id: TargetId, started_unix_ns: u64) -> SnapshotRecord {
     snapshot.targets.truncate(1);
     snapshot.targets[0].id = id;
     let info = Arc::new(TargetInfo { command: "server".into(), started_unix_ns, ..TargetInfo::default() });
-    SnapshotRecord { snapshot, cost: None, infos: Arc::new([(id, info)]) }
+    SnapshotRecord { snapshot, infos: Arc::new([(id, info)]), ..SnapshotRecord::default() }
 }
 
 #[test]

@@ -26,29 +26,34 @@ pub fn markup(text: &str) -> String {
 }
 
 /// JSON for a `<script>` block: `<`, `>` and `&` are escaped, so the text cannot end the block.
-pub fn json_in_html(value: &impl Serialize) -> Result<String, ReportError> {
-    let json = json(value)?;
-    Ok(json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e"))
+pub fn json_in_html(out: &mut dyn io::Write, value: &impl Serialize) -> Result<(), ReportError> {
+    Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, EscapingFormatter { in_html: true }))?)
 }
 
 /// JSON on one line, with all control characters escaped, also those of C1.
 pub fn json(value: &impl Serialize) -> Result<String, ReportError> {
     let mut out = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapingFormatter))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapingFormatter { in_html: false }))?;
     String::from_utf8(out).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e).into())
 }
 
 /// Escapes DEL and the C1 controls too. serde_json does not, and a terminal may interpret them.
-struct EscapingFormatter;
+struct EscapingFormatter {
+    /// Whether `<`, `>` and `&` are escaped, too.
+    in_html: bool,
+}
 
 impl serde_json::ser::Formatter for EscapingFormatter {
     fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        if !fragment.contains(is_unsafe) {
+        let is_escaped = |c: char| is_unsafe(c) || self.in_html && matches!(c, '<' | '>' | '&');
+        // Most fragments are plain, and some have megabytes.
+        let is_plain = |&byte: &u8| matches!(byte, b' '..=b'%' | b'\''..=b';' | b'=' | b'?'..=b'~');
+        if fragment.as_bytes().iter().all(is_plain) || !fragment.contains(is_escaped) {
             return writer.write_all(fragment.as_bytes());
         }
         for c in fragment.chars() {
-            if is_unsafe(c) {
-                write!(writer, "\\u{:04x}", u32::from(c))?;
+            if is_escaped(c) {
+                c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
             } else {
                 write!(writer, "{c}")?;
             }
@@ -69,7 +74,9 @@ mod tests {
     #[test]
     fn json_in_a_page_cannot_end_its_script_and_reads_back_the_same() {
         let name = "</script><!-- & \u{2028}\u{9b}\x7f\"\\";
-        let json = json_in_html(&name).unwrap();
+        let mut out = Vec::new();
+        json_in_html(&mut out, &name).unwrap();
+        let json = String::from_utf8(out).unwrap();
         assert!(!json.contains(['<', '>', '&', '\u{2028}', '\u{9b}', '\x7f']), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
     }

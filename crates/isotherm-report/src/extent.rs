@@ -11,7 +11,7 @@ use isotherm_record::{Needs, TargetInfo};
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
-use crate::source::{Accumulator, Seen, Selection, Source, walk};
+use crate::source::{Accumulator, Seen, Selection};
 use crate::surveys::{Piece, pieces};
 
 /// A range of addresses, and the name of the last mapping there.
@@ -79,16 +79,6 @@ impl Extent {
     /// That of a selection, memory that is in swap included, before its walk.
     pub(crate) fn new(selection: &Selection) -> Self {
         Self { selection: selection.clone(), ..Self::default() }
-    }
-
-    /// The extent of a selection, memory that is in swap included.
-    ///
-    /// # Errors
-    /// If the source cannot be read or has nothing in the selection.
-    pub fn of(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let mut extent = Self::new(selection);
-        walk(source, selection, &mut [&mut extent])?;
-        extent.found()
     }
 
     /// The extent after its walk.
@@ -224,7 +214,7 @@ impl Accumulator for Extent {
         let target = self.target(row.target.id, || row.info.clone(), visit.since);
         target.life.1 = row.time;
         target.rows += 1;
-        target.regions += row.target.regions.len() as u64;
+        target.regions += row.nr_regions as u64;
         // Some recorders did not know what a process was once it had ended.
         if !Arc::ptr_eq(&target.info, &row.info) && !row.info.command.is_empty() {
             target.info = row.info.clone();
@@ -234,8 +224,7 @@ impl Accumulator for Extent {
         let surveyed = row.target.regions.iter().any(|region| region.pages.is_some());
         if surveyed {
             // With a survey, only what is in memory counts.
-            let present = visit.known().iter().map(|known| &known.piece);
-            let present = present.filter(|piece| piece.region.pages.is_some_and(|pages| pages.present > 0));
+            let present = visit.pieces().filter(|piece| piece.region.pages.is_some_and(|pages| pages.present > 0));
             union.map_all(present.map(|piece| (piece.range, piece.mapping)));
             bytes = row.target.regions.iter().filter_map(|region| region.pages).map(|pages| pages.present).sum();
         } else if union.changes(&row.target.mappings) {

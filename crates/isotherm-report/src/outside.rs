@@ -74,7 +74,9 @@ impl Outside {
         if row.target.id == TargetId::PhysicalMemory {
             return None;
         }
-        let found = Swapped { survey, pieces: pieces(survey, None).filter(|of| of.swapped > Some(0.0)).collect() };
+        let swaps = survey.by_mapping.iter().any(|of| of.sums.swapped > Some(0));
+        let swapped = swaps.then(|| pieces(survey, None).filter(|of| of.swapped > Some(0.0)));
+        let found = Swapped { survey, pieces: swapped.into_iter().flatten().collect() };
         let knows_swap = survey.by_mapping.iter().any(|of| of.sums.swapped.is_some());
         let mut outside = Self { swapped_bytes: knows_swap.then_some(0), ..Self::default() };
         let mut covered = pieces_of_row(row, None).peekable();

@@ -233,7 +233,7 @@ impl Overhead {
 
 impl Accumulator for Overhead {
     fn needs(&self) -> Needs {
-        Needs::SNAPSHOTS | Needs { surveys: true, ..Needs::NOTHING }
+        Needs { snapshots: true, region_counts: !self.only_sums, costs: true, surveys: true, ..Needs::NOTHING }
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
@@ -274,7 +274,7 @@ impl Accumulator for Overhead {
             self.current = Some(others.map_or(this, |others| this.with(others)));
         }
         if let Some(moment) = &mut self.current {
-            moment.regions += visit.row.target.regions.len() as u64;
+            moment.regions += visit.row.nr_regions as u64;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::SurveySnapshot;
+use isotherm_core::survey::{MappingSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
     AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, TargetSnapshot, is_memory,
     units,
@@ -508,38 +508,98 @@ pub fn walk(
     selection: &Selection,
     accumulators: &mut [&mut dyn Accumulator],
 ) -> Result<(), ReportError> {
-    let mut needs = accumulators.iter().fold(Needs::NOTHING, |needs, accumulator| needs | accumulator.needs());
-    // Whether there is something at the selected addresses, only regions tell.
-    needs.snapshots = true;
-    needs.regions |= selection.address.is_some();
-    let mut rows = Rows::default();
-    for event in source.events(needs).map_err(ReportError::Source)? {
-        let event = event.map_err(ReportError::Source)?;
-        let mut give = |seen: Seen<'_>| accumulators.iter_mut().try_for_each(|accumulator| accumulator.event(&seen));
-        match event {
-            Event::Snapshot(record) => {
-                for row in record.into_rows() {
-                    if let Some(visit) = rows.visit(source.header(), selection, &row) {
-                        give(Seen::Row(&visit))?;
-                    }
-                }
+    Walks { source, selection, later: None, kept: None }.walk(accumulators)
+}
+
+/// An event of a walk: of a snapshot, one of its rows.
+enum Item {
+    Row(Row),
+    /// Another event.
+    Event(Event),
+}
+
+impl Item {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let more = match self {
+            Self::Row(row) => size_of_val::<[RegionSnapshot]>(&row.target.regions),
+            Self::Event(Event::Survey(record)) => {
+                let of = |target: &TargetSurvey| {
+                    size_of_val::<[MappingSums]>(&target.by_mapping) + target.by_block.own_bytes()
+                };
+                record.survey.targets.iter().map(of).sum()
             }
-            Event::Panel(panel) => give(Seen::Panel(&panel))?,
-            Event::Survey(record) => give(Seen::Survey(&record))?,
-            Event::Activity(activity) => give(Seen::Activity(&activity))?,
-            Event::Mark(mark) => give(Seen::Mark(&mark))?,
-            Event::Allocations(found) => give(Seen::Allocations(&found))?,
-            Event::Missed(missed) => give(Seen::Missed(&missed))?,
+            Self::Event(_) => 0,
+        };
+        size_of::<Self>() + more
+    }
+}
+
+/// The most memory of the events that are kept for a further walk.
+const MOST_KEPT: usize = 32 << 20;
+
+/// Several walks over one source. What the first one reads is kept for the others, unless it is much.
+pub(crate) struct Walks<'a> {
+    source: &'a dyn Source,
+    selection: &'a Selection,
+    /// What the walks after the first need. `None` if nothing is kept for them.
+    later: Option<Needs>,
+    kept: Option<Vec<Item>>,
+}
+
+impl<'a> Walks<'a> {
+    /// Walks of which those after the first need no more than the first and `later`.
+    pub(crate) const fn new(source: &'a dyn Source, selection: &'a Selection, later: Needs) -> Self {
+        Self { source, selection, later: Some(later), kept: None }
+    }
+
+    /// As [`walk`].
+    ///
+    /// # Errors
+    /// As [`walk`].
+    pub(crate) fn walk(&mut self, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
+        let mut rows = Rows::default();
+        let (header, selection) = (self.source.header(), self.selection);
+        if let Some(kept) = &self.kept {
+            kept.iter().try_for_each(|item| rows.hand(header, selection, item, accumulators))?;
+            return rows.end(header, selection);
         }
+        let mut needs = accumulators.iter().fold(Needs::NOTHING, |needs, accumulator| needs | accumulator.needs());
+        // Whether there is something at the selected addresses, only regions tell.
+        needs.snapshots = true;
+        needs.regions |= selection.address.is_some();
+        let later = self.later.take();
+        let (mut kept, mut bytes) = (later.map(|_| Vec::new()), 0);
+        let mut take = |item: Item, rows: &mut Rows| {
+            rows.hand(header, selection, &item, accumulators)?;
+            bytes += item.bytes();
+            kept.take_if(|_| bytes > MOST_KEPT);
+            if let Some(kept) = &mut kept {
+                kept.push(item);
+            }
+            Ok::<_, ReportError>(())
+        };
+        for event in self.source.events(needs | later.unwrap_or_default()).map_err(ReportError::Source)? {
+            match event.map_err(ReportError::Source)? {
+                Event::Snapshot(record) => record.into_rows().try_for_each(|row| take(Item::Row(row), &mut rows))?,
+                event => take(Item::Event(event), &mut rows)?,
+            }
+        }
+        self.kept = kept;
+        rows.end(header, selection)
     }
-    let Rows { contents, matched, .. } = rows;
-    if contents.rows == 0 {
-        return Err(ReportError::NothingRecorded { aggregation: Duration::from_nanos(source.header().aggregation_ns) });
+
+    /// The last walk. What was kept is dropped as it goes.
+    ///
+    /// # Errors
+    /// As [`walk`].
+    pub(crate) fn last(mut self, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
+        let Some(kept) = self.kept.take() else { return self.walk(accumulators) };
+        let mut rows = Rows::default();
+        let (header, selection) = (self.source.header(), self.selection);
+        kept.into_iter().try_for_each(|item| rows.hand(header, selection, &item, accumulators))?;
+        rows.end(header, selection)
     }
-    if !matched {
-        return Err(ReportError::NothingMatches { asked: selection.describe(), holds: contents.describe() });
-    }
-    Ok(())
 }
 
 /// The rows of a walk so far.
@@ -555,6 +615,49 @@ struct Rows {
 }
 
 impl Rows {
+    /// Hands an event to each of `accumulators`, unless it is a row that is not of the selected time.
+    fn hand(
+        &mut self,
+        header: &Header,
+        selection: &Selection,
+        item: &Item,
+        accumulators: &mut [&mut dyn Accumulator],
+    ) -> Result<(), ReportError> {
+        let visit;
+        let seen = match item {
+            Item::Row(row) => match self.visit(header, selection, row) {
+                Some(visited) => {
+                    visit = visited;
+                    Seen::Row(&visit)
+                }
+                None => return Ok(()),
+            },
+            Item::Event(Event::Panel(panel)) => Seen::Panel(panel),
+            Item::Event(Event::Survey(record)) => Seen::Survey(record),
+            Item::Event(Event::Activity(activity)) => Seen::Activity(activity),
+            Item::Event(Event::Mark(mark)) => Seen::Mark(mark),
+            Item::Event(Event::Allocations(found)) => Seen::Allocations(found),
+            Item::Event(Event::Missed(missed)) => Seen::Missed(missed),
+            // Snapshots come row by row.
+            Item::Event(Event::Snapshot(_)) => return Ok(()),
+        };
+        accumulators.iter_mut().try_for_each(|accumulator| accumulator.event(&seen))
+    }
+
+    /// The end of a walk.
+    ///
+    /// # Errors
+    /// If there was no row, or none of the selection.
+    fn end(self, header: &Header, selection: &Selection) -> Result<(), ReportError> {
+        if self.contents.rows == 0 {
+            return Err(ReportError::NothingRecorded { aggregation: Duration::from_nanos(header.aggregation_ns) });
+        }
+        if !self.matched {
+            return Err(ReportError::NothingMatches { asked: selection.describe(), holds: self.contents.describe() });
+        }
+        Ok(())
+    }
+
     /// The visit of the next row, if it is of the selected time.
     fn visit<'a>(&mut self, header: &Header, selection: &Selection, row: &'a Row) -> Option<Visit<'a>> {
         let first_of_snapshot = row.cost.is_some() || self.current != Some(row.time);

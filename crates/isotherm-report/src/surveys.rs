@@ -117,6 +117,24 @@ pub(crate) fn pieces(target: &TargetSurvey, address: Option<AddrRange>) -> impl 
     })
 }
 
+/// The pieces, where those that touch in one mapping are one if they are the `same` in other respects.
+pub(crate) fn runs<'a>(
+    pieces: impl Iterator<Item = Piece<'a>>,
+    same: impl Fn(&Piece<'_>, &Piece<'_>) -> bool,
+) -> impl Iterator<Item = Piece<'a>> {
+    let mut pieces = pieces.peekable();
+    std::iter::from_fn(move || {
+        let mut run = pieces.next()?;
+        let goes_on = |run: &Piece<'_>, next: &Piece<'_>| {
+            run.range.touches(next.range) && std::ptr::eq(run.mapping, next.mapping) && same(run, next)
+        };
+        while let Some(next) = pieces.next_if(|next| goes_on(&run, next)) {
+            run.range = AddrRange::new(run.range.start(), next.range.end()).unwrap_or(run.range);
+        }
+        Some(run)
+    })
+}
+
 fn pieces_of_block(block: BlockSums, target: &TargetSurvey) -> impl Iterator<Item = Piece<'_>> {
     let mappings = &*target.mappings;
     let BlockSums { start, present, touched, idle, mean_idle, swapped, unobservable, unknown } = block;

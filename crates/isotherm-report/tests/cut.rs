@@ -28,7 +28,7 @@ fn recorded(made: &Made, path: &Path) {
             ..Snapshot::default()
         };
         let infos = vec![(row.target.id, row.info.clone())].into();
-        recorder.write(&SnapshotRecord { snapshot, cost: row.cost, infos }).unwrap();
+        recorder.write(&SnapshotRecord { snapshot, cost: row.cost, infos, ..SnapshotRecord::default() }).unwrap();
     }
     recorder.finish().unwrap();
 }

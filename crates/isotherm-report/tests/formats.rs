@@ -358,7 +358,9 @@ fn a_recording_on_disk_is_reported_like_its_rows() {
             ..Default::default()
         };
         let infos = [(row.target.id, row.info.clone())].into();
-        recorder.write(&isotherm_record::SnapshotRecord { snapshot, cost: row.cost, infos }).unwrap();
+        recorder
+            .write(&isotherm_record::SnapshotRecord { snapshot, cost: row.cost, infos, ..Default::default() })
+            .unwrap();
     }
     activities.for_each(|activity| recorder.write_activity(activity).unwrap());
     recorder.flush().unwrap();

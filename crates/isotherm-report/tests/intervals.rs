@@ -61,6 +61,7 @@ impl Sink for Rows {
             aggregation: snapshot.aggregation,
             samples: snapshot.samples,
             target: target.clone(),
+            nr_regions: target.regions.len(),
             info: info.clone().into(),
             cost: None,
         };

@@ -40,7 +40,12 @@ fn recorded(made: &Made, path: &Path, pid: u32, later: Duration) {
             ..Snapshot::default()
         };
         recorder
-            .write(&SnapshotRecord { snapshot, cost: row.cost, infos: vec![(id, row.info.clone())].into() })
+            .write(&SnapshotRecord {
+                snapshot,
+                cost: row.cost,
+                infos: vec![(id, row.info.clone())].into(),
+                ..SnapshotRecord::default()
+            })
             .unwrap();
     }
     recorder.finish().unwrap();

@@ -144,7 +144,7 @@ fn record(path: &Path, with_more: bool) -> Result<(), isotherm_record::RecordErr
     for i in 1..=3 {
         let snapshot = snapshot(i);
         let infos = snapshot.targets.iter().map(|target| (target.id, Arc::clone(&info))).collect();
-        recorder.write(&SnapshotRecord { snapshot, cost: Some(cost), infos })?;
+        recorder.write(&SnapshotRecord { snapshot, cost: Some(cost), infos, ..SnapshotRecord::default() })?;
         if with_more {
             recorder.write_activity(&activity(i))?;
             let text = MarkText::new(b"load \xff begins").expect("it has a text");

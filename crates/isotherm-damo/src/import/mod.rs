@@ -89,7 +89,7 @@ pub fn import_within(
     let mut recorder = Recorder::begin(output, &header, Contents::default())?.appearing_whole();
     let mut snapshots = 0;
     for snapshot in timeline.into_snapshots() {
-        recorder.write(&SnapshotRecord { snapshot, cost: None, infos: Arc::clone(&infos) })?;
+        recorder.write(&SnapshotRecord { snapshot, infos: Arc::clone(&infos), ..SnapshotRecord::default() })?;
         snapshots += 1;
     }
     Ok(Imported { snapshots, targets, bytes: recorder.finish()?, notes })

@@ -116,7 +116,8 @@ impl<'a> Pass<'a> {
     /// Snapshots. Those of one time are one piece. A snapshot holds since the one before, unless snapshots are missing
     /// in between.
     fn snapshots(self: &Rc<Self>, needs: Needs) -> Kind<'a> {
-        let needs = Needs { snapshots: true, regions: needs.regions, costs: needs.costs, ..Needs::NOTHING };
+        let Needs { regions, region_counts, costs, .. } = needs;
+        let needs = Needs { snapshots: true, regions, region_counts, costs, ..Needs::NOTHING };
         let snapshot = |event| if let Event::Snapshot(record) = event { Some(record) } else { None };
         let moments = self.join(move |pass, recording, place| {
             let records = pass.read(recording, place, needs, snapshot);

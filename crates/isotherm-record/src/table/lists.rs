@@ -61,15 +61,20 @@ impl<T: Value, B: Build<Value = T>> Build for Lists<B> {
 /// Reads lists.
 #[derive(Debug)]
 pub(crate) struct ListReader<R> {
-    /// `None` if the lists were not wanted, and are empty.
-    lists: Option<(Vec<usize>, R)>,
+    /// `None` if the lists were not wanted, and are empty. Without entries, only their lengths were wanted.
+    lists: Option<(Vec<usize>, Option<R>)>,
 }
 
 impl<R: Read> ListReader<R> {
     /// The reader of all entries, and the places of those of the list in row `index`.
     pub(crate) fn entries(&self, index: usize) -> Option<(&R, Range<usize>)> {
         // The offsets do not decrease, and do not exceed the number of entries.
-        self.lists.as_ref().map(|(offsets, entries)| (entries, offsets[index]..offsets[index + 1]))
+        self.lists.as_ref().and_then(|(offsets, entries)| Some((entries.as_ref()?, offsets[index]..offsets[index + 1])))
+    }
+
+    /// The number of entries of the list in row `index`.
+    pub(crate) fn len(&self, index: usize) -> usize {
+        self.lists.as_ref().map_or(0, |(offsets, _)| offsets[index + 1] - offsets[index])
     }
 }
 
@@ -79,7 +84,8 @@ impl<T: Value<Reader = R>, R: Read<Value = T>> Read for ListReader<R> {
     fn of(column: Column) -> Result<Self, &'static str> {
         let lists = match column.values {
             Values::Nothing => None,
-            Values::List { offsets, entries } => Some((offsets, T::reader(Some(*entries))?)),
+            Values::List { offsets, entries } if matches!(entries.values, Values::Nothing) => Some((offsets, None)),
+            Values::List { offsets, entries } => Some((offsets, Some(T::reader(Some(*entries))?))),
             _ => return Err(OTHER_TYPE),
         };
         Ok(Self { lists })

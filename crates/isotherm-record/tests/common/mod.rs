@@ -327,7 +327,7 @@ pub fn read_activities(path: &Path) -> Result<Vec<Activity>, RecordError> {
 /// A snapshot with all that belongs to it.
 pub fn record_of(snapshot: &Snapshot, cost: Cost) -> SnapshotRecord {
     let infos = snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect();
-    SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos }
+    SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos, ..SnapshotRecord::default() }
 }
 
 /// The snapshot as it is read back: what its rounds took stands in its cost.
@@ -355,6 +355,7 @@ pub fn rows_of(snapshots: &[(Snapshot, Cost)]) -> Vec<Row> {
                 aggregation: snapshot.aggregation,
                 samples: snapshot.samples,
                 target: target.clone(),
+                nr_regions: target.regions.len(),
                 info: info(target.id),
                 cost: (i == 0).then_some(*cost),
             });

@@ -1,6 +1,7 @@
 //! The difference as a page: what is compared, the picture, and tables of all figures.
 
 use std::fmt::Write as _;
+use std::io::Write;
 
 use isotherm_core::units;
 
@@ -16,11 +17,11 @@ const TEMPLATE: &str = include_str!("../../assets/diff.html");
 const NAMES: usize = 60;
 
 /// The page. It needs no network and has no script.
-pub(super) fn page(diff: &Diff, picture: Picture) -> Result<String, ReportError> {
+pub(super) fn page(diff: &Diff, picture: Picture, out: &mut dyn Write) -> Result<(), ReportError> {
     let title = format!("From {} to {}", diff.before.name, diff.after.name);
     let sides = [("before", &diff.before), ("after", &diff.after)];
-    document(&title, None, TEMPLATE, |name| {
-        Ok(match name {
+    document(out, &title, None, TEMPLATE, |name, out| {
+        let text = match name {
             "title" => markup(&title),
             "facts" => sides.map(|(when, side)| format!("<dt>{when}</dt><dd>{}</dd>\n", markup(&what(side)))).concat(),
             "warnings" => items(&diff.warnings),
@@ -33,7 +34,8 @@ pub(super) fn page(diff: &Diff, picture: Picture) -> Result<String, ReportError>
             "sharing" => sharing(diff).unwrap_or_default().into(),
             "tables" => tables(diff),
             other => format!("(no {other})"),
-        })
+        };
+        Ok(out.write_all(text.as_bytes())?)
     })
 }
 

@@ -192,7 +192,7 @@ impl Diff {
             Format::Json => writeln!(out, "{}", escape::json(self)?)?,
             Format::Svg => out.write_all(svg::draw(self, options.picture).standalone().as_bytes())?,
             Format::Png => out.write_all(&png::from_svg(&svg::draw(self, options.picture).standalone())?)?,
-            Format::Html => out.write_all(html::page(self, options.picture)?.as_bytes())?,
+            Format::Html => html::page(self, options.picture, out)?,
         }
         out.flush()?;
         Ok(())

@@ -70,9 +70,9 @@ impl Sum for Sums {
 
     fn figures(&self) -> Figures {
         let share = |part: f64, of: f64| if of > 0.0 { part / of } else { 0.0 };
+        let rate = share(self.accessed, self.rated).clamp(0.0, 1.0) as f32;
         Figures {
-            is_there: self.weight > 0.0,
-            rate: share(self.accessed, self.rated).clamp(0.0, 1.0) as f32,
+            rate: if self.weight > 0.0 { rate } else { f32::NAN },
             hz: share(self.found, self.rated) as f32,
             unobservable: (1.0 - share(self.observed, self.weight)).clamp(0.0, 1.0) as f32,
             unknown: share(self.unknown, self.weight).clamp(0.0, 1.0) as f32,
@@ -95,8 +95,7 @@ impl Sum for Sums {
 /// What a cell is made of when its time is over.
 #[derive(Clone, Copy)]
 pub(super) struct Figures {
-    /// Whether there is memory.
-    is_there: bool,
+    /// Not a number if there is no memory.
     rate: f32,
     hz: f32,
     unobservable: f32,
@@ -106,9 +105,9 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn cell(self) -> Option<Cell> {
-        let Self { is_there, rate, hz, unobservable, unknown, age_ms } = self;
+        let Self { rate, hz, unobservable, unknown, age_ms } = self;
         let age = Duration::from_millis(age_ms.into());
-        is_there.then_some(Cell { rate, hz, unobservable, unknown, age })
+        (!rate.is_nan()).then_some(Cell { rate, hz, unobservable, unknown, age })
     }
 }
 

@@ -22,8 +22,8 @@ use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
-use crate::source::{Accumulator, Known, Seen, Selection, Source, walk};
-use crate::surveys::{pieces, selected};
+use crate::source::{Accumulator, Known, Seen, Selection, Source, Walks};
+use crate::surveys::{Piece, pieces, runs, selected};
 
 use cell::Sums;
 use grid::Grid;
@@ -122,6 +122,8 @@ pub struct Heatmap {
     /// The place of each target among `targets`.
     places: HashMap<TargetId, usize>,
     selection: Selection,
+    /// Whether it leaves out where the memory is.
+    unplaced: bool,
     /// The last survey, which says where the memory is until the next one.
     placed: Option<SurveySnapshot>,
     shares: Shares,
@@ -135,6 +137,11 @@ impl Heatmap {
         let mut heatmap = Self { measure, selection: selection.clone(), ..Self::blank(extent, plan) };
         heatmap.targets.iter_mut().for_each(|target| target.measure = measure);
         heatmap
+    }
+
+    /// The same without where the memory is, which another heatmap tells.
+    pub(crate) fn unplaced(self) -> Self {
+        Self { unplaced: true, ..self }
     }
 
     /// Adds where the last survey found the memory. With measures of surveys, it holds since the survey before, as
@@ -185,7 +192,8 @@ impl Heatmap {
             map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
             let axis = &map.axis;
             map.cells.add(&columns, |rows| {
-                for piece in pieces(found, selection.address) {
+                let used = |of: &Piece<'_>| (of.present, of.touched, of.unobservable, of.unknown, of.idle);
+                for piece in runs(pieces(found, selection.address), |run, next| used(run) == used(next)) {
                     let observed = (1.0 - piece.unobservable).max(0.0);
                     let known = (observed - piece.unknown).max(0.0);
                     let idle = piece.idle.as_secs_f64();
@@ -214,9 +222,11 @@ impl Heatmap {
         selection: &Selection,
         plan: impl FnOnce(&Extent) -> Plan,
     ) -> Result<Self, ReportError> {
-        let extent = Extent::of(source, selection)?;
+        let (mut extent, mut walks) = (Extent::new(selection), Walks::new(source, selection, Needs::NOTHING));
+        walks.walk(&mut [&mut extent])?;
+        let extent = extent.found()?;
         let mut heatmap = Self::begin(selection, Measure::Rate, &extent, &plan(&extent));
-        walk(source, selection, &mut [&mut heatmap])?;
+        walks.last(&mut [&mut heatmap])?;
         Ok(heatmap.finish())
     }
 
@@ -262,6 +272,7 @@ impl Heatmap {
             touched: (0.0, 0.0),
             places,
             selection: Selection::default(),
+            unplaced: false,
             placed: None,
             shares: Shares::default(),
             shown: OnceCell::new(),
@@ -348,7 +359,9 @@ impl Accumulator for Heatmap {
             if self.measure != Measure::Rate {
                 self.add_survey(&record.survey);
             }
-            self.add_places(Some(record));
+            if !self.unplaced {
+                self.add_places(Some(record));
+            }
         }
         let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen || self.measure != Measure::Rate {
@@ -441,7 +454,9 @@ impl TargetMap {
                     places.known += if knows_swap { bytes as f64 } else { 0.0 };
                 }
             }
-            for piece in pieces(found, selection.address) {
+            // Most memory is in memory as a whole.
+            let placed = |of: &Piece<'_>| (of.present, of.swapped);
+            for piece in runs(pieces(found, selection.address), |run, next| placed(run) == placed(next)) {
                 let is_reserved = !is_memory(&found.mappings, piece.mapping);
                 let (present, swapped) = (piece.present, piece.swapped.unwrap_or(0.0));
                 for (row, bytes) in axis.rows_of(piece.range) {

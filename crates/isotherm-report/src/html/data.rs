@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use crate::axis::AxisResolution;
 use crate::command::program_of;
 use crate::extent::{Extent, TargetExtent, shown_name};
-use crate::heatmap::{Heatmap, Plan, Shown, TargetMap};
+use crate::heatmap::{Heatmap, Plan, TargetMap};
 use crate::placement::Placement;
 use crate::regions::{RegionOptions, TargetRegions};
 use crate::source::{Accumulator, Seen};
 use crate::surveys::LastSurveys;
-use crate::svg::{HIGHEST_RATE, NOTHING, code, palette};
+use crate::svg::{HIGHEST_RATE, IN_SWAP, IS_ABSENT, NOTHING, code, palette};
 use crate::text::cut;
 use crate::text::title::title;
 use crate::{ReportError, Terminal};
@@ -244,9 +244,10 @@ pub(crate) fn data(
                 let code = |row, column| share_code(target.placement(row, column).and_then(share));
                 heatmap.has_places().then(|| BASE64.encode(each_cell(target, code)))
             };
+            let cells = each_cell(target, |row, column| code(target.shown(row, column)));
             let touched = touched.and_then(|touched| touched.targets.iter().find(|map| map.id == target.id));
-            let touched = |row, column| match target.shown(row, column) {
-                Some(elsewhere @ (Shown::Swapped | Shown::Absent)) => code(Some(elsewhere)),
+            let touched = |row, column| match cells[row * target.columns.count + column] {
+                elsewhere @ (IN_SWAP | IS_ABSENT) => elsewhere,
                 _ => code(touched.and_then(|touched| touched.shown(row, column))),
             };
             json!({
@@ -261,7 +262,7 @@ pub(crate) fn data(
                 "areas": areas(target, &mut names, pieces),
                 "size": target.size(),
                 "physical": target.id == TargetId::PhysicalMemory,
-                "cells": BASE64.encode(each_cell(target, |row, column| code(target.shown(row, column)))),
+                "cells": BASE64.encode(&cells),
                 "touched": has_touched.then(|| BASE64.encode(each_cell(target, touched))),
                 "ages": BASE64.encode(each_cell(target, |row, column| {
                     target.cell(row, column).map_or(0, |cell| age_code(cell.age))

@@ -3,9 +3,11 @@
 mod data;
 mod tables;
 
+use std::io::Write;
+
 use base64::Engine as _;
 use isotherm_core::units;
-use isotherm_record::Mark;
+use isotherm_record::{Mark, Needs};
 use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
@@ -18,7 +20,7 @@ use crate::idle_time::{IdleTime, Surveys};
 use crate::marks::Marks;
 use crate::overhead::Overhead;
 use crate::schemes::Schemes;
-use crate::source::{Accumulator, Selection, Source, walk};
+use crate::source::{Accumulator, Selection, Source, Walks};
 use crate::summary::SummaryBuilder;
 use crate::surveyed::SurveyedMemory;
 use crate::svg::Scale;
@@ -40,18 +42,23 @@ const SCRIPT: &str = concat!(
     include_str!("../../assets/page.js")
 );
 
-/// The page. Its size is at most a few megabytes, however large the recording is.
-pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options) -> Result<String, ReportError> {
+/// Writes the page. Its size is at most a few megabytes, however large the recording is.
+pub(crate) fn page(
+    source: &dyn Source,
+    selection: &Selection,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
     let header = source.header();
     // Without samples there are no access rates.
     let mut evidence = Evidence::new(source, selection, true)?;
     let (mut extent, mut marks) = (Extent::new(selection), Marks::new(selection));
-    let mut of_surveys = SurveyedExtent::new(selection);
     let (mut groups, mut found) = (Grouping::reader(selection, options.by), WssBuilder::new(header, selection));
     let mut surveys = Surveys::new(selection);
-    let mut all: [&mut dyn Accumulator; 7] =
-        [&mut evidence, &mut extent, &mut of_surveys, &mut marks, &mut groups, &mut found, &mut surveys];
-    walk(source, selection, &mut all)?;
+    let mut all: [&mut dyn Accumulator; 6] =
+        [&mut evidence, &mut extent, &mut marks, &mut groups, &mut found, &mut surveys];
+    let mut walks = Walks::new(source, selection, Needs::SNAPSHOTS | Needs::SURVEYS | Needs::ACTIVITIES);
+    walks.walk(&mut all)?;
     let extent = extent.found()?;
     let sampled = evidence.has_samples() || !evidence.has_intervals();
     let surveyed = evidence.surveyed();
@@ -62,11 +69,16 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let grouping = Grouping::of_reader(groups, source, selection, options.by)?;
     let wss_groups = GroupedWss::new(&wss, source, selection, &grouping)?;
 
+    let mut of_surveys = SurveyedExtent::new(selection);
+    if !sampled {
+        walks.walk(&mut [&mut of_surveys])?;
+    }
     let mut heatmap = match of_surveys.found() {
-        Some(extent) if !sampled => Heatmap::begin(selection, Measure::Touched, &extent, &data::plan(&extent, true)),
-        _ => Heatmap::begin(selection, Measure::Rate, &extent, &plan),
+        Some(extent) => Heatmap::begin(selection, Measure::Touched, &extent, &data::plan(&extent, true)),
+        None => Heatmap::begin(selection, Measure::Rate, &extent, &plan),
     };
-    let mut touched = (surveyed && sampled).then(|| Heatmap::begin(selection, Measure::Touched, &extent, &plan));
+    let mut touched =
+        (surveyed && sampled).then(|| Heatmap::begin(selection, Measure::Touched, &extent, &plan).unplaced());
     let mut moments = data::SampledSnapshots::new(&targets, sampled);
     let (mut overhead, mut used) = (Overhead::new(header, selection), Used::new(header, selection, &grouping));
     let mut in_surveys = SurveyedMemory::new(selection, &grouping);
@@ -75,7 +87,7 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let mut all: Vec<&mut dyn Accumulator> =
         vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary, &mut temperatures];
     all.extend(touched.as_mut().map(|touched| touched as &mut dyn Accumulator));
-    walk(source, selection, &mut all)?;
+    walks.last(&mut all)?;
     let mut heatmap = heatmap.finish();
     if !sampled {
         heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
@@ -97,8 +109,11 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
     let note = note(&heatmap, &moments);
     let script = format!("\n{SCRIPT}");
     let picture = options.picture;
-    let fill = |name: &str| -> Result<String, ReportError> {
-        Ok(match name {
+    let fill = |name: &str, out: &mut dyn Write| -> Result<(), ReportError> {
+        let text = match name {
+            "data" => {
+                return json_in_html(out, &data::data(&heatmap, touched.as_ref(), &moments, marks));
+            }
             "title" => markup(title),
             "script" => script.clone(),
             "facts" => items(facts.get(1..).unwrap_or_default()),
@@ -139,11 +154,11 @@ pub(crate) fn page(source: &dyn Source, selection: &Selection, options: &Options
                 svg::draw_overhead(&overhead, marks, picture).embedded("Regions, reads and CPU time over time")
             }
             "cost" => tables::overhead(&overhead),
-            "data" => json_in_html(&data::data(&heatmap, touched.as_ref(), &moments, marks))?,
             other => format!("(no {other})"),
-        })
+        };
+        Ok(out.write_all(text.as_bytes())?)
     };
-    document(title, Some(&script), TEMPLATE, fill)
+    document(out, title, Some(&script), TEMPLATE, fill)
 }
 
 /// The section about schemes. A page has it only if schemes ran.
@@ -185,14 +200,15 @@ pub(crate) fn items(lines: &[String]) -> String {
     lines.iter().map(|line| format!("<li>{}</li>\n", markup(line))).collect()
 }
 
-/// A page with this title, whose body is the template with each `{{name}}` replaced. Its content security policy allows
-/// no other script than the given one, and nothing from elsewhere.
+/// Writes a page with this title, whose body is the template with each `{{name}}` replaced by what `fill` writes for
+/// it. Its content security policy allows no other script than the given one, and nothing from elsewhere.
 pub(crate) fn document(
+    out: &mut dyn Write,
     title: &str,
     script: Option<&str>,
     body: &str,
-    fill: impl Fn(&str) -> Result<String, ReportError>,
-) -> Result<String, ReportError> {
+    fill: impl Fn(&str, &mut dyn Write) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
     let style = format!("\n{PICTURE_STYLE}{STYLE}");
     let [script, images] = match script {
         Some(script) => [format!("script-src '{}'; ", hash(script)), "img-src data:; ".into()],
@@ -202,15 +218,16 @@ pub(crate) fn document(
         "default-src 'none'; {script}style-src '{}'; {images}base-uri 'none'; form-action 'none'",
         hash(&style)
     );
-    let head = filled(HEAD, |name| {
-        Ok(match name {
+    filled(out, HEAD, |name, out| {
+        let text = match name {
             "policy" => policy.clone(),
             "title" => markup(title),
             "style" => style.clone(),
             other => format!("(no {other})"),
-        })
+        };
+        Ok(out.write_all(text.as_bytes())?)
     })?;
-    Ok(head + &filled(body, fill)?)
+    filled(out, body, fill)
 }
 
 /// The hash of an inline script or style, in the form of a content security policy.
@@ -218,15 +235,18 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
-/// The template with each `{{name}}` replaced. The replacements are not expanded again.
-fn filled(template: &str, fill: impl Fn(&str) -> Result<String, ReportError>) -> Result<String, ReportError> {
-    let mut out = String::new();
+/// Writes the template with each `{{name}}` replaced. The replacements are not expanded again.
+fn filled(
+    out: &mut dyn Write,
+    template: &str,
+    fill: impl Fn(&str, &mut dyn Write) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));
-        out += before;
-        out += &fill(name)?;
+        out.write_all(before.as_bytes())?;
+        fill(name, out)?;
         rest = after;
     }
-    Ok(out + rest)
+    Ok(out.write_all(rest.as_bytes())?)
 }

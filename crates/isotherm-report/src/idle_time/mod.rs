@@ -76,10 +76,7 @@ impl IdleTime {
         selection: &Selection,
         grouping: &Grouping,
     ) -> Result<Self, ReportError> {
-        match surveyed::idle_time(surveys, source, grouping)? {
-            Some(idle_time) => Ok(idle_time),
-            None => sampled::idle_time(source, selection, grouping),
-        }
+        surveys.idle_time(grouping).map_or_else(|| sampled::idle_time(source, selection, grouping), Ok)
     }
 
     /// The limits of a band: for how long its memory has been idle at least, and less than. `None` for the last band.

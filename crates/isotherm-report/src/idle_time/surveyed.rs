@@ -1,8 +1,10 @@
 //! Idle times from surveys.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{PageSums, SurveySnapshot, WINDOWS};
+use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, WINDOWS};
+use isotherm_core::{Mapping, TargetId};
 use isotherm_record::Needs;
 
 use super::{ByName, IdleTime, edges};
@@ -10,26 +12,74 @@ use crate::ReportError;
 use crate::extent::shown_name;
 use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
-use crate::source::{self, Accumulator, Seen, Selection, Source};
+use crate::source::{Accumulator, Seen, Selection};
 use crate::surveys::{Reach, part, selected};
 use crate::wss::{Basis, Percentiles};
 
-/// What the bands follow from: how far the surveys of a selection go back, and how often they are.
+/// The surveys of a selection. How far they go back, and how often they are, decides on the bands.
 #[derive(Default)]
 pub(crate) struct Surveys {
     selection: Selection,
     reach: Reach,
-    /// The time of the last one, and how far it goes back.
-    last: Option<(Duration, Duration)>,
-    intervals: Vec<(Duration, f64)>,
+    all: Vec<Found>,
     /// Whether it is known of one of them only with what targets share counted for each.
     counts_twice: bool,
+    /// The mappings of the targets at the last one, and their sums.
+    last: Vec<(TargetId, Arc<[Mapping]>, Vec<MappingSums>)>,
+}
+
+/// What a survey found.
+struct Found {
+    time: Duration,
+    interval: Duration,
+    /// How far it goes back.
+    known: Duration,
+    /// The memory with each page counted once, if that is known, and with what targets share counted for each.
+    once: Option<PageSums>,
+    sum: PageSums,
 }
 
 impl Surveys {
     /// Those of a selection, before its walk.
     pub(crate) fn new(selection: &Selection) -> Self {
         Self { selection: selection.clone(), ..Self::default() }
+    }
+
+    /// The idle times. `None` if the selection has no survey after the first.
+    pub(super) fn idle_time(self, grouping: &Grouping) -> Option<IdleTime> {
+        let Found { time: last, known, .. } = *self.all.last()?;
+        let intervals = self.all.iter().map(|found| (found.interval, found.interval.as_secs_f64()));
+        let interval = Percentiles::weighted(intervals.collect()).median();
+        let edges = edges(interval, known);
+        let total = |found: &Found| found.once.filter(|_| !self.counts_twice).unwrap_or(found.sum);
+        let moment = |found: &Found| Moment {
+            time_ns: found.time.as_nanos() as u64,
+            sizes: sizes(&total(found), &edges, found.known),
+        };
+        let over_time: Vec<Moment> = self.all.iter().map(moment).collect();
+        let mut names = ByName::default();
+        for (id, mappings, by_mapping) in &self.last {
+            let group = grouping.of_target(*id);
+            for found in by_mapping {
+                let Some(mapping) = mappings.get(found.mapping as usize) else { continue };
+                let sums = part(&found.sums, mapping.range, self.selection.address);
+                names.add(shown_name(&mapping.label()), group, &sizes(&sums, &edges, known));
+            }
+        }
+        let [mappings, groups] = names.into_names(grouping);
+        Some(IdleTime {
+            basis: Basis::Survey,
+            time: last,
+            survey_interval: Some(Duration::from_millis((interval.as_micros() as u64 + 500) / 1000)),
+            estimated_bytes: self.all.last().map_or(0, |found| total(found).unknown),
+            counts_once: !self.counts_twice,
+            total: over_time.last().map(|moment| moment.sizes.clone()).unwrap_or_default(),
+            mappings,
+            by: grouping.by(),
+            groups,
+            over_time,
+            edges,
+        })
     }
 }
 
@@ -40,73 +90,21 @@ impl Accumulator for Surveys {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Seen::Survey(record) = event else { return Ok(()) };
-        let survey = &record.survey;
+        let (survey, selection) = (&record.survey, &self.selection);
         let known = self.reach.of(survey);
-        if is_selected(survey, &self.selection) {
-            self.last = Some((survey.time, known));
-            self.intervals.push((survey.interval, survey.interval.as_secs_f64()));
-            self.counts_twice |= once(survey, &self.selection).is_none();
+        let targets = || survey.targets.iter().filter(|target| selection.holds_target(target.id));
+        if targets().next().is_none() || !selection.holds_time(survey.time) || survey.interval.is_zero() {
+            return Ok(());
         }
+        let mut sum = PageSums::default();
+        targets().for_each(|target| sum.add(&selected(target, selection.address).0));
+        let once = once(survey, selection);
+        self.counts_twice |= once.is_none();
+        self.last.clear();
+        self.last.extend(targets().map(|of| (of.id, Arc::clone(&of.mappings), of.by_mapping.clone())));
+        self.all.push(Found { time: survey.time, interval: survey.interval, known, once, sum });
         Ok(())
     }
-}
-
-fn is_selected(survey: &SurveySnapshot, selection: &Selection) -> bool {
-    let has_targets = survey.targets.iter().any(|target| selection.holds_target(target.id));
-    has_targets && selection.holds_time(survey.time) && !survey.interval.is_zero()
-}
-
-/// The idle times from surveys. `None` if the selection has no survey after the first.
-pub(super) fn idle_time(
-    surveys: Surveys,
-    source: &dyn Source,
-    grouping: &Grouping,
-) -> Result<Option<IdleTime>, ReportError> {
-    let Surveys { selection, last, intervals, counts_twice, .. } = surveys;
-    let (selection, counts_once) = (&selection, !counts_twice);
-    let Some((last, known)) = last else { return Ok(None) };
-    let interval = Percentiles::weighted(intervals).median();
-    let mut idle_time = IdleTime {
-        basis: Basis::Survey,
-        time: last,
-        edges: edges(interval, known),
-        survey_interval: Some(Duration::from_millis((interval.as_micros() as u64 + 500) / 1000)),
-        counts_once,
-        by: grouping.by(),
-        ..IdleTime::default()
-    };
-    let mut reach = Reach::default();
-    for record in source::surveys(source, false)? {
-        let record = record?;
-        let survey = &record.survey;
-        let known = reach.of(survey);
-        if !is_selected(survey, selection) {
-            continue;
-        }
-        let targets = || survey.targets.iter().filter(|target| selection.holds_target(target.id));
-        let total = once(survey, selection).filter(|_| counts_once).unwrap_or_else(|| {
-            let mut total = PageSums::default();
-            targets().for_each(|target| total.add(&selected(target, selection.address).0));
-            total
-        });
-        let sizes = sizes(&total, &idle_time.edges, known);
-        idle_time.over_time.push(Moment { time_ns: survey.time.as_nanos() as u64, sizes: sizes.clone() });
-        if survey.time != last {
-            continue;
-        }
-        let mut names = ByName::default();
-        for target in targets() {
-            let group = grouping.of_target(target.id);
-            for found in &target.by_mapping {
-                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
-                let sums = part(&found.sums, mapping.range, selection.address);
-                names.add(shown_name(&mapping.label()), group, &self::sizes(&sums, &idle_time.edges, known));
-            }
-        }
-        (idle_time.total, idle_time.estimated_bytes) = (sizes, total.unknown);
-        [idle_time.mappings, idle_time.groups] = names.into_names(grouping);
-    }
-    Ok(Some(idle_time))
 }
 
 /// The sums in which each page counts once. `None` if they are not known.

@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::overhead::Overhead;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
 use crate::schemes::Schemes;
-use crate::source::{Accumulator, Seen, Selection, walk};
+use crate::source::{Accumulator, Seen, Selection, Walks, walk};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::surveyed::SurveyedMemory;
 use crate::surveys::LastSurveys;
@@ -64,20 +64,20 @@ pub(super) fn heatmap(ask: &Ask<'_>) -> Result<Made, ReportError> {
     let mut evidence = Evidence::new(source, selection, options.measure.is_none())?;
     let mut marks = Marks::new(selection);
     let (mut sampled, mut surveyed) = (Extent::new(selection), SurveyedExtent::new(selection));
+    let mut walks = Walks::new(source, selection, Needs::SURVEYS);
     // Which extent it has depends on the measure, which may depend on the evidence.
-    let mut extents: Vec<&mut dyn Accumulator> = vec![];
-    if options.measure.is_none_or(|measure| measure == Measure::Rate) {
-        extents.push(&mut sampled);
-    }
-    if options.measure.is_none_or(|measure| measure != Measure::Rate) {
-        extents.push(&mut surveyed);
-    }
-    let walked = walk_with(ask, &mut evidence, &mut marks, &mut extents);
+    let may_be_rate = options.measure.is_none_or(|measure| measure == Measure::Rate);
+    let mut first: Vec<&mut dyn Accumulator> = vec![&mut evidence, &mut marks];
+    first.push(if may_be_rate { &mut sampled } else { &mut surveyed });
+    let walked = walks.walk(&mut first);
     evidence.suffices(walked)?;
     let measure = options.measure.unwrap_or_else(|| evidence.measure());
     let extent = if measure == Measure::Rate {
         sampled.found()?
     } else {
+        if may_be_rate {
+            evidence.suffices(walks.walk(&mut [&mut surveyed]))?;
+        }
         surveyed.found().ok_or(ReportError::NotSurveyed { measure })?
     };
     let plan = match format {
@@ -92,7 +92,7 @@ pub(super) fn heatmap(ask: &Ask<'_>) -> Result<Made, ReportError> {
         }
     };
     let mut map = Heatmap::begin(selection, measure, &extent, &plan);
-    evidence.suffices(walk(source, selection, &mut [&mut map]))?;
+    evidence.suffices(walks.last(&mut [&mut map]))?;
     Ok(Made::new(map.finish(), evidence.warnings(), &evidence, marks))
 }
 

@@ -332,7 +332,7 @@ pub fn write(
         Ok::<_, ReportError>(drawing.with_notes(&made.notes).standalone())
     };
     match format {
-        Format::Html => out.write_all(html::page(source, selection, options)?.as_bytes())?,
+        Format::Html => html::page(source, selection, options, out)?,
         Format::Text => write_text(ask, (report.make)(ask)?, out)?,
         Format::Json => {
             let Made { body, marks, notes } = (report.make)(ask)?;

@@ -1,5 +1,7 @@
 //! The trial as a page: the picture, and a table of all figures.
 
+use std::io::Write;
+
 use isotherm_core::units::{bytes, percent, table_bytes};
 
 use super::text::{LATER, foot, what};
@@ -11,9 +13,9 @@ use crate::{Picture, ReportError};
 const TEMPLATE: &str = include_str!("../../assets/tier-try.html");
 
 /// The page. It needs no network and has no script.
-pub(super) fn page(trial: &TierTrial, picture: Picture) -> Result<String, ReportError> {
-    document("two tiers of memory", None, TEMPLATE, |name| {
-        Ok(match name {
+pub(super) fn page(trial: &TierTrial, picture: Picture, out: &mut dyn Write) -> Result<(), ReportError> {
+    document(out, "two tiers of memory", None, TEMPLATE, |name, out| {
+        let text = match name {
             "facts" => markup(&what(trial)),
             "warnings" => items(&[&trial.warnings[..], &trial.notes].concat()),
             "sentences" => items(&trial.sentences()),
@@ -23,7 +25,8 @@ pub(super) fn page(trial: &TierTrial, picture: Picture) -> Result<String, Report
             "table" => table(trial),
             "foot" => markup(&format!("{}; {LATER}", foot(trial))),
             other => format!("(no {other})"),
-        })
+        };
+        Ok(out.write_all(text.as_bytes())?)
     })
 }
 

@@ -218,7 +218,7 @@ impl TierTrial {
             Format::Json => writeln!(out, "{}", escape::json(self)?)?,
             Format::Svg => out.write_all(picture().as_bytes())?,
             Format::Png => out.write_all(&png::from_svg(&picture())?)?,
-            Format::Html => out.write_all(html::page(self, options.picture)?.as_bytes())?,
+            Format::Html => html::page(self, options.picture, out)?,
         }
         out.flush()?;
         Ok(())

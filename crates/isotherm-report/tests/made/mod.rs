@@ -65,10 +65,10 @@ impl Source for Made {
 
 /// A snapshot of one target.
 fn snapshot_of(row: Row) -> SnapshotRecord {
-    let Row { time, aggregation, samples, target, info, cost } = row;
+    let Row { time, aggregation, samples, target, info, cost, .. } = row;
     let infos = Arc::new([(target.id, info)]);
     let snapshot = Snapshot { time, aggregation, samples, targets: vec![target], ..Snapshot::default() };
-    SnapshotRecord { snapshot, cost, infos }
+    SnapshotRecord { snapshot, cost, infos, ..SnapshotRecord::default() }
 }
 
 pub fn made(rows: Vec<Row>) -> Made {
@@ -166,6 +166,7 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
         time: AGGREGATION * index,
         aggregation: AGGREGATION,
         samples: 20,
+        nr_regions: regions.len(),
         target: TargetSnapshot { id: process(pid), regions, mappings: mappings.clone() },
         info: Arc::new(TargetInfo { command: "demo --phases 3".into(), started_unix_ns: 1, ..TargetInfo::default() }),
         cost: Some(Cost {

@@ -159,7 +159,7 @@ mod tests {
     fn snapshot(second: u64) -> Event {
         let snapshot = Snapshot { time: Duration::from_secs(second), ..Snapshot::default() };
         let cost = Some(Cost { rounds: 20, cpu_ns: 1000, ..Cost::default() });
-        Event::Snapshot(Arc::new(SnapshotRecord { snapshot, cost, infos: Arc::default() }))
+        Event::Snapshot(Arc::new(SnapshotRecord { snapshot, cost, ..SnapshotRecord::default() }))
     }
 
     fn mark(text: &[u8]) -> Event {

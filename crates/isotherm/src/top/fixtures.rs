@@ -155,6 +155,7 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
             holds_ns: Some(900_000),
         }),
         infos: pids.iter().map(info).collect(),
+        nr_regions: Vec::new(),
     }
 }
 
