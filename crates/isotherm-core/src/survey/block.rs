@@ -35,7 +35,7 @@ pub(super) const HOT_SHARE: f32 = 15.0 / 16.0;
 pub(super) const LAGS: usize = 8;
 
 /// With fewer cleared pages, a block has no share of its own.
-const MIN_CLEARED: usize = 8;
+pub(super) const MIN_CLEARED: usize = 8;
 
 /// How many surveys pass, on average, before one tries again to clear the pages that the kernel did not clear. The
 /// kernel never clears most of them, and each try costs time.
@@ -275,11 +275,22 @@ impl Block<'_> {
     }
 }
 
-/// One of the runs that a block is divided into, chosen at random from those that have some of `pages`.
+/// Some of `pages`: those of one of the runs that a block is divided into, chosen at random, and of the runs after it
+/// until there are [`MIN_CLEARED`], so that the block has a share.
 fn a_part(pages: PageBits, rng: &mut impl Rng) -> PageBits {
     let size = BLOCK_PAGES / HOT_PARTS;
-    let parts = (0..HOT_PARTS).map(|part| pages & PageBits::of(part * size..(part + 1) * size));
-    parts.filter(|part| !part.is_empty()).choose(rng).unwrap_or_default()
+    let of_run = |run: usize| pages & PageBits::of(run % HOT_PARTS * size..(run % HOT_PARTS + 1) * size);
+    let Some(first) = (0..HOT_PARTS).filter(|run| !of_run(*run).is_empty()).choose(rng) else {
+        return PageBits::NONE;
+    };
+    let mut part = PageBits::NONE;
+    let mut runs = first..first + HOT_PARTS;
+    while part.count() < MIN_CLEARED
+        && let Some(run) = runs.next()
+    {
+        part |= of_run(run);
+    }
+    part
 }
 
 impl BlockState {

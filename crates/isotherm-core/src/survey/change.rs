@@ -1,12 +1,9 @@
 //! How the state of a block changes by a survey.
 
-use super::block::{Active, BlockState, HOT_SHARE, LAGS, Rare, SurveyNumber, UNKNOWN};
+use super::block::{Active, BlockState, HOT_SHARE, LAGS, MIN_CLEARED, Rare, SurveyNumber, UNKNOWN};
 use super::lasts::Lasts;
 use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
 use crate::order::GOLDEN;
-
-/// With fewer cleared pages, a block has no share of its own.
-const MIN_CLEARED: usize = 8;
 
 /// The numbers of the surveys before and after a change of a block.
 #[derive(Clone, Copy, Debug)]

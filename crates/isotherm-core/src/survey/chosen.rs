@@ -121,7 +121,7 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
-    use crate::survey::{BLOCK_SIZE, BlockPages, PageHistory};
+    use crate::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockPages, PageHistory};
     use crate::{AddrRange, PAGE_SIZE};
 
     /// How many of the pages of eight new blocks are cleared if the target may access 1,024 pages again, and has 24
@@ -151,6 +151,35 @@ mod tests {
         // All that is known was accessed in the last interval, so that a sixteenth of each block is cleared; or a
         // quarter.
         assert_eq!((cleared_of_new(false), cleared_of_new(true)), (256, 4096));
+    }
+
+    #[test]
+    fn a_part_of_a_block_with_few_accessed_bits_tells_whether_the_rest_is_idle() {
+        // Reclaim has cleared the other bits. Nothing is accessed any more.
+        let few: PageBits = (0..BLOCK_PAGES).step_by(16).collect();
+        let all = AddrRange::new(0, 256 * BLOCK_SIZE).unwrap();
+        let mut accessed = vec![few; 256];
+        let mut history = Arc::new(PageHistory::default());
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        for nth in 0..3 {
+            let block = |(nth, accessed): (usize, &PageBits)| BlockPages {
+                start: nth as u64 * BLOCK_SIZE,
+                present: PageBits::ALL,
+                accessed: *accessed,
+                ..BlockPages::default()
+            };
+            let mut update = Arc::clone(&history).update(Duration::from_secs(nth));
+            update.take(&accessed.iter().enumerate().map(block).collect::<Vec<_>>());
+            let limits = ClearLimits { again: 1500.0, unknown: 1500.0, clears: f64::INFINITY };
+            let chosen = update.choose(limits, &mut rng);
+            for block in &chosen.blocks {
+                accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
+            }
+            update.note_cleared(&chosen.blocks);
+            update.end_part(&[]);
+            history = Arc::new(update.finish(Duration::from_secs(nth)));
+        }
+        assert_eq!(history.pages_in(all).unknown, 0);
     }
 
     #[test]
