@@ -20,13 +20,16 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// Each with its name on the command line and what it is.
+    pub const NAMES: [(Self, &'static str, &'static str); 3] = [
+        (Self::Rate, "rate", "How often memory is accessed, from samples"),
+        (Self::Touched, "touched", "How much memory was touched within a survey interval"),
+        (Self::IdleTime, "idle-time", "For how long memory has been idle, from surveys"),
+    ];
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Touched => "touched",
-            Self::IdleTime => "idle-time",
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// The title of the scale, and what its cold and its hot end mean.

@@ -29,6 +29,16 @@ pub enum Sort {
     Size,
 }
 
+impl Sort {
+    /// Each order with its name on the command line and what it is.
+    pub const NAMES: [(Self, &'static str, &'static str); 4] = [
+        (Self::Address, "address", "Lowest address first"),
+        (Self::Rate, "rate", "Highest access rate first"),
+        (Self::Age, "age", "Oldest first"),
+        (Self::Size, "size", "Largest first"),
+    ];
+}
+
 /// A lower and an upper limit, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits<T> {

@@ -13,7 +13,7 @@ use isotherm_output::standard_output;
 use isotherm_record::{Condition, Ending, Examination, Missing, Punctuality, Recording, examine, missed_words};
 use serde_json::{Value, json};
 
-use crate::cli::{Check, CheckFormat};
+use crate::cli::{Check, PlainFormat};
 use crate::tell;
 
 /// The exit status for a recording without an end mark.
@@ -29,8 +29,8 @@ pub fn run(options: &Check) -> Result<ExitCode> {
     }
     let mut out = standard_output().apart_from([&options.recording])?;
     match options.format {
-        CheckFormat::Text => write!(out, "{}", text(&found))?,
-        CheckFormat::Json => writeln!(out, "{}", as_json(&found))?,
+        PlainFormat::Text => write!(out, "{}", text(&found))?,
+        PlainFormat::Json => writeln!(out, "{}", as_json(&found))?,
     }
     if options.save.is_some() {
         return Ok(ExitCode::SUCCESS);

@@ -20,29 +20,38 @@ mod top;
 mod tune;
 mod watch;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
-pub use check::{Check, CheckFormat};
+pub use check::Check;
 pub use convert::Convert;
 pub use cut::Cut;
 pub use diff::Diff;
-pub use idle::{By, Idle, IdleFormatChoice, IdleProbeChoice};
+pub use idle::{By, Idle, IdleProbeChoice};
 pub use man::Man;
 pub use mark::Mark;
 pub use merge::Merge;
 pub use reading::Reading;
 pub use record::Record;
-pub use report::{RegionOptions, Report, ReportFormat, ReportKind, SortKey, selected};
+pub use report::{KindOptions, Report, selected};
 pub use run::Run;
-pub use scheme::{Scheme, SchemeCommand, TryFormat};
-pub use tier::{Grouping, Tier, TierCommand, TierConfig, TierFormat, TierList, TierRun, TierSchemes, TierTry};
-pub use tools::{Completions, Doctor, DoctorFormat, Schema, Workload};
+pub use scheme::{Scheme, SchemeCommand};
+pub use tier::{Grouping, Tier, TierCommand, TierConfig, TierList, TierRun, TierSchemes, TierTry};
+pub use tools::{Completions, Doctor, Schema, Workload};
 pub use top::Top;
-pub use tune::{Tune, TuneFormat};
+pub use tune::Tune;
 pub use watch::{
     BudgetOptions, Cpus, IntervalsChoice, PhysicalOptions, ProbeChoice, RangeOption, Sampling, SharedOption,
     StartChoice, WatchOptions,
 };
+
+/// The format of what has no picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlainFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
 
 /// The recording that commands use unless another is named.
 const RECORDING: &str = "isotherm.rec";
@@ -170,6 +179,15 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_short_help_has_few_options() {
+        for mut command in commands() {
+            let shown = command.render_help().to_string();
+            let options = shown.lines().filter(|line| line.trim_start().starts_with('-')).count();
+            assert!(options <= 30, "{options} options: {shown}");
         }
     }
 

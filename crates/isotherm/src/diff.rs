@@ -1,6 +1,5 @@
 //! `isotherm diff`: shows the difference of two recordings.
 
-use std::io::{IsTerminal, Write, stdout};
 use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,22 +7,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::units;
-use isotherm_output::{Output, standard_output};
 use isotherm_record::Recording;
 use isotherm_report::diff::{Diff, Side};
-use isotherm_report::{Format, Options, Selection, Terminal};
+use isotherm_report::{Format, Options, Selection};
 
-use crate::WrongCall;
 use crate::cli;
-use crate::report::{chosen_format, warn_of_damage, write_file};
-use crate::terminal::terminal;
+use crate::report::{Destination, warn_of_damage};
 
 pub fn run(options: &cli::Diff) -> Result<ExitCode> {
-    let format = chosen_format("diff", options.format, options.output.as_deref())?.unwrap_or(Format::Text);
-    if options.output.is_none() && stdout().is_terminal() && (format.is_binary() || format == Format::Html) {
-        let what = format!("{} cannot be shown on a terminal; name a file with -o", format.name());
-        return Err(WrongCall::new("diff", what).into());
-    }
+    let to = Destination::new("diff", options.format, options.output.as_deref(), &Format::ALL)?;
     let after = options.after.as_ref().unwrap_or(&options.before);
     let open = |path| Recording::open_within(path, options.reading.max_memory);
     let recordings = [open(&options.before)?, open(after)?];
@@ -34,15 +26,8 @@ pub fn run(options: &cli::Diff) -> Result<ExitCode> {
     let selections = times.map(|time| Selection { time, address: None, target });
     let side = |nth: usize| Side { name: &names[nth], source: &recordings[nth], selection: &selections[nth] };
     let diff = Diff::new(side(0), side(1), options.window)?;
-    let terminal = if options.output.is_none() { terminal() } else { Terminal::default() };
-    let report = Options { terminal, ..Options::default() };
-    let inputs = [&options.before, after];
-    let write = |out: &mut dyn Write| diff.write(format, &report, out);
-    match &options.output {
-        None => write(&mut standard_output().apart_from(inputs)?)?,
-        Some(path) => write_file(Output::new(path).apart_from(inputs).create()?, write)?,
-    }
-    Ok(ExitCode::SUCCESS)
+    let report = Options { terminal: to.terminal(), ..Options::default() };
+    to.write(&[&options.before, after], |out| diff.write(to.format, &report, out))
 }
 
 /// What the sides of the difference are called: the names of their files without directories if these differ, and their

@@ -12,7 +12,7 @@ use isotherm_probes::doctor;
 use isotherm_probes::stacks::StackTracer;
 use serde_json::json;
 
-use crate::cli::{Doctor, DoctorFormat};
+use crate::cli::{Doctor, PlainFormat};
 use crate::tier;
 
 pub fn run(options: &Doctor) -> Result<ExitCode> {
@@ -27,7 +27,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let tiers = tiers(&actions);
     let mut out = standard_output();
     match options.format {
-        DoctorFormat::Json => {
+        PlainFormat::Json => {
             let document = json!({
                 "kernel": host.kernel,
                 "architecture": host.architecture,
@@ -50,7 +50,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
             writeln!(out)?;
         }
-        DoctorFormat::Text => {
+        PlainFormat::Text => {
             writeln!(out, "Linux {} on {}\n", host.kernel, host.architecture)?;
             for finding in &findings {
                 let mark = if finding.works { "works" } else { "does not work" };

@@ -23,7 +23,7 @@ use isotherm_report::idle::{
 };
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::cli::{By, Idle, IdleFormatChoice, IdleProbeChoice};
+use crate::cli::{By, Idle, IdleProbeChoice};
 use crate::command::{self, ENDING, on_signals};
 use crate::report::{unknown_format, write_file};
 use crate::terminal::terminal;
@@ -315,15 +315,9 @@ impl Run<'_> {
 
 /// The format that `--format` or the name of the output selects.
 fn format(options: &Idle) -> Result<IdleFormat> {
-    Ok(match (options.format, &options.output) {
-        (Some(IdleFormatChoice::Text), _) | (None, None) => IdleFormat::Text,
-        (Some(IdleFormatChoice::Json), _) => IdleFormat::Json,
-        (Some(IdleFormatChoice::Prometheus), _) => IdleFormat::Prometheus,
-        (None, Some(path)) => {
-            let named = IdleFormat::of_file(path).map_err(|error| unknown_format("idle", &error))?;
-            named.unwrap_or(IdleFormat::Text)
-        }
-    })
+    let of_file = || options.output.as_deref().map_or(Ok(None), IdleFormat::of_file);
+    let named = options.format.map_or_else(of_file, |format| Ok(Some(format)));
+    Ok(named.map_err(|error| unknown_format("idle", &error))?.unwrap_or(IdleFormat::Text))
 }
 
 fn process_figures(process: ProcessIdle, ages: bool) -> ProcessFigures {

@@ -16,18 +16,18 @@ pub fn run(options: &Man, cli: clap::Command) -> Result<ExitCode> {
     fs::create_dir_all(directory).with_context(|| format!("{} cannot be created", directory.display()))?;
     let mut cli = cli.disable_help_subcommand(true);
     cli.build();
-    write(&cli, directory)?;
+    write(&cli, None, directory)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of a command and those of its subcommands.
-fn write(command: &clap::Command, directory: &Path) -> Result<()> {
-    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
-        write(subcommand, directory)?;
-    }
+/// Writes the page of a command, which may have a parent, and those of its subcommands.
+fn write(command: &clap::Command, parent: Option<&str>, directory: &Path) -> Result<()> {
     let name = display_name(command);
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write(subcommand, Some(name), directory)?;
+    }
     let path = directory.join(format!("{name}.1"));
-    let page = page(command).with_context(|| format!("the page of {name} cannot be created"))?;
+    let page = page(command, parent).with_context(|| format!("the page of {name} cannot be created"))?;
     // The pages are part of a package, and hold nothing of this machine.
     Ok(Output::new(&path).readable_by_all().create()?.write_whole(|writer| writer.write_all(&page))?)
 }
@@ -38,7 +38,7 @@ fn display_name(command: &clap::Command) -> &str {
 }
 
 /// The page of a command, in the language of man(7).
-fn page(command: &clap::Command) -> std::io::Result<Vec<u8>> {
+fn page(command: &clap::Command, parent: Option<&str>) -> std::io::Result<Vec<u8>> {
     let man = clap_mangen::Man::new(command.clone());
     let name = display_name(command).replace('-', "\\-");
     // `render_title` would drop the empty date, so that the version would be taken for the date.
@@ -56,9 +56,8 @@ fn page(command: &clap::Command) -> std::io::Result<Vec<u8>> {
     if let Some(text) = command.get_after_long_help() {
         sections(&text.to_string()).to_writer(&mut page)?;
     }
-    if let Some((parent, _)) = display_name(command).rsplit_once('-') {
-        let parent = bold(parent);
-        Roff::new().control("SH", ["SEE ALSO"]).text([parent, roman("(1)")]).to_writer(&mut page)?;
+    if let Some(parent) = parent {
+        Roff::new().control("SH", ["SEE ALSO"]).text([bold(parent), roman("(1)")]).to_writer(&mut page)?;
     }
     Ok(page)
 }

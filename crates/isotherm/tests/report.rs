@@ -90,29 +90,48 @@ fn options_without_an_effect_are_refused() {
         let ran = place.run(&[&["report"], arguments].concat());
         assert!(ran.status == 2 && words.iter().all(|word| ran.err.contains(word)), "{words:?}: {ran:?}");
     };
-    for kind in ["heatmap", "wss", "summary", "overhead", "schemes"] {
-        refused(&[kind, "known.rec", "--sort", "address"], ["--sort", kind]);
-    }
-    for (option, value) in [
-        ("--at", "100ms"),
-        ("--min-rate", "0"),
-        ("--max-rate", "1"),
-        ("--min-age", "1s"),
-        ("--max-age", "1s"),
-        ("--min-size", "1M"),
-        ("--max-size", "1M"),
+    for (kind, option, value) in [
+        ("wss", "--sort", "size"),
+        ("overhead", "--by", "command"),
+        ("heatmap", "--window", "1s"),
+        ("summary", "--measure", "rate"),
+        ("summary", "--min-rate", "0"),
+        ("html", "--at", "100ms"),
     ] {
-        refused(&["summary", "known.rec", option, value], [option, "report regions"]);
+        refused(&[kind, "known.rec", option, value], ["unexpected argument", option]);
     }
-    refused(&["html", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "HTML page"]);
     refused(&["regions", "known.rec", "--at", "100ms", "-o", "out.html"], ["--at", "HTML page"]);
     refused(&["regions", "known.rec", "--sort", "size", "-o", "out.svg"], ["--sort", "picture"]);
-    refused(&["regions", "known.rec", "--sort", "wss"], ["--sort", "address, rate, age or size"]);
-    refused(&["heatmap", "known.rec", "--by", "command"], ["--by", "summary and wss"]);
-    refused(&["heatmap", "known.rec", "--by", "command", "-o", "out.svg"], ["--by", "summary and wss"]);
+    refused(&["regions", "known.rec", "--sort", "wss"], ["--sort", "address, rate, age, size"]);
+    refused(&["wss", "known.rec", "--by", "stack"], ["--by", "cgroup, unit, mapping"]);
+    refused(&["summary", "known.rec", "--by", "stack", "-o", "out.html"], ["--by stack", "a picture"]);
     assert!(!place.path("out.html").exists() && !place.path("out.svg").exists());
     assert_eq!(place.run(&["report", "regions", "known.rec", "--min-rate", "1", "-o", "out.svg"]).status, 0);
     assert_eq!(sizes(&place, &["--sort", "size"]), [2, 1]);
+}
+
+#[test]
+fn a_report_that_lacks_a_format_is_refused_with_those_that_there_are() {
+    let place = place();
+    for arguments in [&["--format", "svg"][..], &["-o", "tune.svg"]] {
+        let ran = place.run(&[&["report", "tune", "known.rec"], arguments].concat());
+        let names_them = ran.err.contains("text, json") || ran.err.contains("text or json");
+        assert!(ran.status == 2 && ran.err.contains("svg") && names_them, "{ran:?}");
+    }
+}
+
+#[test]
+fn the_help_of_a_report_has_its_options_and_no_others() {
+    let place = Place::new();
+    for (kind, has, has_not) in [
+        ("wss", ["--by", "--window"], ["--measure", "--min-rate"]),
+        ("regions", ["--at", "--sort"], ["--by", "--window"]),
+        ("html", ["--by", "--window"], ["png", "--sort"]),
+    ] {
+        let help = place.run(&["report", kind, "--help"]).out;
+        assert!(has.iter().all(|option| help.contains(option)), "{help}");
+        assert!(!has_not.iter().any(|option| help.contains(option)), "{help}");
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("completions bash", 0),
         ("completions zsh", 0),
         ("completions fish", 0),
+        ("schema wss", 0),
         ("doctor", 0),
         ("doctor --format json", 0),
         ("workload --list", 0),

@@ -136,6 +136,6 @@ fn wrong_calls_are_refused() {
         assert!(ran.status == 2 && ran.err.contains(words), "{ran:?}");
     };
     refused(&["tune"], "name processes with --pid");
-    refused(&["tune", "--pid", "1", "-o", "tune.png"], "use the extension .txt or .json");
-    refused(&["report", "tune", "--format", "svg"], "use --format text or json");
+    refused(&["tune", "--pid", "1", "-o", "tune.png"], "use --format text or json");
+    refused(&["report", "tune", "--format", "svg"], "[possible values: text, json]");
 }

@@ -189,7 +189,7 @@ fn invalid_ranges_and_limits() {
         ("--min-rate", "half", "a share such as 5% or 0.05"),
         ("--min-size", "4X", "a size such as 4K, 2M or 1.5G"),
     ] {
-        refused(&Place::new().run(&["report", "heatmap", option, range]), 2, &[option, word]);
+        refused(&Place::new().run(&["report", "regions", option, range]), 2, &[option, word]);
     }
 }
 
@@ -253,7 +253,7 @@ fn a_kind_a_format_or_a_pattern_that_does_not_exist() {
     let place = Place::new();
     refused(&place.run(&["report", "heat"]), 2, &["heat", "heatmap"]);
     refused(&place.run(&["report", "heatmap", "--format", "gif"]), 2, &["gif", "png"]);
-    refused(&place.run(&["report", "html", "--format", "png"]), 2, &["html", "leave out --format"]);
+    refused(&place.run(&["report", "html", "--format", "png"]), 2, &["png", "[possible values: html]"]);
     refused(&place.run(&["workload", "ladder"]), 2, &["ladder", "stairs"]);
     refused(&place.run(&["workload", "ladder.toml"]), 1, &["ladder.toml", "No such file"]);
     refused(&place.run(&["record", "--probe", "guess", "--", "true"]), 2, &["guess", "bpf"]);

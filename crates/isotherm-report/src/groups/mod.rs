@@ -50,12 +50,19 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
+    /// Each with its name on the command line and what a group is. Stacks, which not all reports have, come last.
+    pub const NAMES: [(Self, &'static str, &'static str); 6] = [
+        (Self::Process, "process", "Each process by itself"),
+        (Self::Command, "command", "The program that processes run"),
+        (Self::Cgroup, "cgroup", "The cgroup of processes"),
+        (Self::Unit, "unit", "The innermost systemd unit of their cgroup"),
+        (Self::Mapping, "mapping", "The name of the mapping"),
+        (Self::Stack, "stack", "The functions that mapped the memory; only for recordings with call stacks"),
+    ];
+
     /// What a group is, in a word: that of the command line.
     pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Process => "process",
-            _ => self.title(),
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// The title of the names of groups.

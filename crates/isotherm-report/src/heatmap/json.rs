@@ -122,8 +122,8 @@ struct TargetJson<'a> {
     /// nothing was mapped.
     #[schemars(with = "Option<Rows>")]
     swapped: Option<Matrix<'a>>,
-    /// The share of the mapped bytes that were neither in memory nor known to be in swap, 0 to 1. `None` without surveys
-    /// and for physical memory, and where nothing was mapped.
+    /// The share of the mapped bytes that were neither in memory nor known to be in swap, 0 to 1. `None` without
+    /// surveys, for physical memory, and where nothing was mapped.
     #[schemars(with = "Option<Rows>")]
     absent: Option<Matrix<'a>>,
     /// The share that could not be observed, 0 to 1: of samples with the measure rate, of the present memory with the

@@ -147,6 +147,13 @@ pub enum IdleFormat {
 }
 
 impl IdleFormat {
+    /// Each format with its name on the command line and what it is for.
+    pub const NAMES: [(Self, &'static str, &'static str); 3] = [
+        (Self::Text, "text", "For people"),
+        (Self::Json, "json", "For programs: one line of JSON per report"),
+        (Self::Prometheus, "prometheus", "For Prometheus, through the textfile collector of its node exporter"),
+    ];
+
     /// The format that the extension of a file's name selects. `None` if the name has no extension.
     ///
     /// # Errors

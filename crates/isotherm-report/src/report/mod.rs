@@ -74,7 +74,10 @@ struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// [`Options::by`].
-    By,
+    By {
+        /// What memory is grouped by without it.
+        default: &'static str,
+    },
     /// [`Options::by`], also by stack, and [`Options::summary_sort`].
     Summary,
     /// [`Options::window`].
@@ -84,6 +87,9 @@ pub enum Choice {
     /// [`Options::regions`].
     Regions,
 }
+
+const BY_PROCESS: Choice = Choice::By { default: "process; command with more than 8 targets of several programs" };
+const BY_COMMAND: Choice = Choice::By { default: "command" };
 
 /// Formats of a report that has its place on the page.
 const ALL: &[Format] = &[Format::Text, Format::Json, Format::Png, Format::Svg, Format::Html];
@@ -109,7 +115,7 @@ const REPORTS: &[Report] = &[
         name: "wss",
         about: "The working set: how much memory is in use, over time",
         formats: ALL,
-        choices: &[Choice::By, Choice::Window],
+        choices: &[BY_PROCESS, Choice::Window],
         examples: &[
             ("wss --window 10s", "how much is touched within 10 s?"),
             ("wss --format json", ""),
@@ -146,7 +152,7 @@ const REPORTS: &[Report] = &[
         name: "idle-time",
         about: "For how long memory has been idle: a histogram, by mapping and command, and over time",
         formats: ALL,
-        choices: &[Choice::By],
+        choices: &[BY_COMMAND],
         examples: &[("idle-time", "for how long is it idle?")],
         make: kinds::idle_time,
         schema: Some(schema::of::<Noted<IdleTime>>),
@@ -154,9 +160,9 @@ const REPORTS: &[Report] = &[
     Report {
         kind: Kind::Temperature,
         name: "temperature",
-        about: "How many bytes are accessed how often: a histogram of access rates, by mapping and command, and over time",
+        about: "How many bytes are accessed how often: a histogram of rates, by mapping and command, and over time",
         formats: ALL,
-        choices: &[Choice::By],
+        choices: &[BY_COMMAND],
         examples: &[("temperature", "how much is accessed how often?")],
         make: kinds::temperature,
         schema: Some(schema::of::<Noted<Temperatures>>),
@@ -196,7 +202,7 @@ const REPORTS: &[Report] = &[
         name: "html",
         about: "All reports but tune in one page, which needs no network",
         formats: &[Format::Html],
-        choices: &[Choice::By, Choice::Window],
+        choices: &[BY_PROCESS, Choice::Window],
         examples: &[("html -o memory.html", "all reports in one page")],
         make: kinds::page,
         schema: None,

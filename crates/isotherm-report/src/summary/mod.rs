@@ -440,6 +440,17 @@ pub enum SummarySort {
     Name,
 }
 
+impl SummarySort {
+    /// Each order with its name on the command line and what it is.
+    pub const NAMES: [(Self, &'static str, &'static str); 5] = [
+        (Self::Size, "size", "Largest first"),
+        (Self::Wss, "wss", "Largest working set first"),
+        (Self::Hot, "hot", "Most hot memory first"),
+        (Self::Cold, "cold", "Most cold memory first"),
+        (Self::Name, "name", "By name"),
+    ];
+}
+
 impl Summary {
     /// Leaves out stacks whose memory was never there at a snapshot.
     pub(crate) fn drop_empty_stacks(&mut self) {

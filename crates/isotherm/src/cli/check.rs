@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::Reading;
+use super::{PlainFormat, Reading};
 
 /// Check whether a recording is intact, and list what is missing
 ///
@@ -26,22 +26,13 @@ pub struct Check {
     pub recording: PathBuf,
     /// The format of the result
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: CheckFormat,
+    pub format: PlainFormat,
     /// Save the readable parts as this recording, which only its owner can read. An existing recording is kept, with
     /// .old after its name
     #[arg(long, value_name = "GOOD")]
     pub save: Option<PathBuf>,
     #[command(flatten)]
     pub reading: Reading,
-}
-
-/// The format of the result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CheckFormat {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
 }
 
 const CHECK: &str = "\

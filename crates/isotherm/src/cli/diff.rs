@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm_core::units;
+use isotherm_report::Format;
 
 use super::Reading;
-use super::ReportFormat;
-use super::report::parse_window;
+use super::report::{formats, parse_window};
 
 /// Show the difference of two recordings, or of two parts of one
 ///
@@ -29,8 +29,8 @@ pub struct Diff {
     #[arg(value_name = "AFTER", required_unless_present = "with")]
     pub after: Option<PathBuf>,
     /// The format [default: that of the extension of -o, else text]
-    #[arg(short, long, value_name = "FORMAT")]
-    pub format: Option<ReportFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(&Format::ALL))]
+    pub format: Option<Format>,
     /// Write the difference to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

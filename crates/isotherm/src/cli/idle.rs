@@ -8,8 +8,10 @@ use isotherm_core::AddrRange;
 use isotherm_core::units::{self, QuantityError};
 use isotherm_kernel::NamePattern;
 use isotherm_probes::idle_scan::Rate;
+use isotherm_report::idle::IdleFormat;
 
 use super::SharedOption;
+use super::report::one_of;
 use super::targets::{ExcludeOption, SelectorOptions, TARGETS, name as mapping};
 use super::watch::share;
 
@@ -82,8 +84,8 @@ pub struct Idle {
     #[command(flatten)]
     pub shared: SharedOption,
     /// The format [default: that of the extension of -o (.txt, .json or .prom), else text]
-    #[arg(short, long, value_name = "FORMAT")]
-    pub format: Option<IdleFormatChoice>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = one_of(IdleFormat::NAMES))]
+    pub format: Option<IdleFormat>,
     /// Write each report to this file, in place of the previous one. A reader never sees half a report. Only the owner
     /// can read the file; metrics for Prometheus can be read by everybody, unless they include mappings
     #[arg(short, long, value_name = "FILE")]
@@ -129,17 +131,6 @@ pub enum IdleProbeChoice {
     Idle,
     /// Page tables, read by an eBPF program: memory of processes. Needs root
     Bpf,
-}
-
-/// The format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum IdleFormatChoice {
-    /// For people
-    Text,
-    /// For programs: one line of JSON per report
-    Json,
-    /// For Prometheus, through the textfile collector of its node exporter
-    Prometheus,
 }
 
 /// A share of a CPU, such as `5%` or `0.05`, or bytes a second, such as `1GiB`.

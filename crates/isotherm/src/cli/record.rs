@@ -38,9 +38,10 @@ pub struct Record {
     pub watch: WatchOptions,
     #[command(flatten)]
     pub physical: PhysicalOptions,
-    /// Also record which code maps memory: the call stack of each mmap(), mremap() and brk() of the processes, from the
-    /// start of the recording or of the command. `isotherm report summary --by stack` shows how much memory belongs to
-    /// each stack. Needs root, and slows down the system calls of the whole machine (docs/stacks.md)
+    /// Also record which code maps memory, for `isotherm report summary --by stack`. Needs root
+    ///
+    /// The recording has the call stack of each mmap(), mremap() and brk() of the processes, from its start or that of
+    /// the command. This slows down the system calls of the whole machine (docs/stacks.md).
     #[arg(long, conflicts_with = "physical")]
     pub stacks: bool,
     /// Write the recording to this file, which only its owner can read. An existing recording is kept as FILE.old
@@ -48,7 +49,7 @@ pub struct Record {
     pub output: PathBuf,
     /// Take each line of standard input as a mark, which names the moment at which the line is read. Reports show marks
     /// on their time axes. At most 256 bytes of a line are kept. A command then has no standard input
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub stdin_marks: bool,
     /// Show no progress, and no summary at the end
     #[arg(short, long)]

@@ -1,57 +1,226 @@
-//! The options of `isotherm report`.
+//! The options of `isotherm report`: a subcommand for each row of the table of reports.
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{EnumValueParser, TypedValueParser as _};
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::{AddrRange, units};
-use isotherm_report::{GroupBy, Measure, SelectedTarget, Selection};
+use isotherm_report::{Choice, Format, GroupBy, Kind, Measure, SelectedTarget, Selection, Sort, SummarySort};
 
 use super::{RECORDING, Reading};
 
 /// Show a recording
-///
-/// A report goes to standard output, or to a file with -o. The format is that of --format, or of the file's extension:
-/// .txt, .json, .png, .svg or .html. PNG and HTML need a file or a pipe.
 #[derive(Args)]
-#[command(after_long_help = AFTER_HELP)]
+#[command(subcommand_value_name = "KIND", subcommand_help_heading = "Kinds", after_long_help = SEE_ALSO)]
 pub struct Report {
-    /// What to show
-    #[arg(value_name = "KIND")]
-    pub kind: ReportKind,
+    #[command(subcommand)]
+    pub kind: KindOptions,
+}
+
+const SEE_ALSO: &str = "`isotherm report KIND --help` has the options of each kind, and examples.";
+
+/// What the help of each kind says after what the kind shows.
+const WHERE: &str = "The report goes to standard output, or to a file with -o. The format is that of --format, or of \
+the file's extension. PNG and HTML need a file or a pipe. docs/reports.md describes the figures.";
+const PAGE: &str = " In HTML, it is the page with all reports.";
+
+/// Options of all kinds of reports.
+#[derive(Args)]
+pub struct AllKinds {
     /// The recording, or several that are read as one: rotated files, or those of several machines
     #[arg(value_name = "REC", default_value = RECORDING)]
     pub recordings: Vec<PathBuf>,
-    /// The format [default: that of the extension of -o, else text; html for the kind html]
-    #[arg(short, long, value_name = "FORMAT")]
-    pub format: Option<ReportFormat>,
+    /// The format [default: that of the extension of -o, else the first of these]
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(&Format::ALL))]
+    pub format: Option<Format>,
     /// Write the report to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub selection: SelectionOptions,
-    /// Group the memory in the summary and the working set [default: process; command with more than 8 targets of
-    /// several programs], and in idle-time and temperature [default: command]
-    #[arg(long, value_name = "WHAT", value_parser = EnumValueParser::<Group>::new().map(GroupBy::from))]
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// A kind of report with its options. Those that the kind does not have are at their defaults.
+pub struct KindOptions {
+    pub kind: Kind,
+    pub all: AllKinds,
     pub by: Option<GroupBy>,
+    pub window: Option<Duration>,
+    pub measure: Option<Measure>,
+    pub summary_sort: SummarySort,
+    pub regions: RegionOptions,
+    /// The given ones among those that not all kinds have.
+    pub given: Vec<String>,
+}
+
+/// What most reports group memory by. Stacks are last of all.
+const WITHOUT_STACKS: &[(GroupBy, &str, &str)] = GroupBy::NAMES.split_at(5).0;
+
+#[derive(Args)]
+struct ByOption {
+    /// Group the memory by this
+    #[arg(long, value_name = "WHAT", value_parser = one_of(WITHOUT_STACKS.iter().copied()))]
+    by: Option<GroupBy>,
+}
+
+#[derive(Args)]
+struct SummaryOptions {
+    /// Group the memory by this [default: process; command with more than 8 targets of several programs]
+    #[arg(long, value_name = "WHAT", value_parser = one_of(GroupBy::NAMES))]
+    by: Option<GroupBy>,
+    /// Sort groups and mappings by this key
+    #[arg(long, value_name = "KEY", default_value = "size", value_parser = one_of(SummarySort::NAMES))]
+    sort: SummarySort,
+}
+
+#[derive(Args)]
+struct WindowOption {
     /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m or 30m
     /// [default: the survey interval; without surveys an estimate from samples]
     #[arg(long, value_name = "TIME", value_parser = parse_window)]
-    pub window: Option<Duration>,
-    /// What a heatmap shows [default: chosen by the information in the recording]
-    #[arg(long, value_name = "MEASURE", value_parser = EnumValueParser::<HeatmapMeasure>::new().map(Measure::from))]
-    pub measure: Option<Measure>,
-    /// Sort by this key: regions by address, rate, age or size [default: address], groups and mappings in the summary
-    /// by size, wss, hot, cold or name [default: size]
-    #[arg(long, value_name = "KEY", hide_possible_values = true)]
-    pub sort: Option<SortKey>,
-    #[command(flatten)]
-    pub reading: Reading,
-    #[command(flatten)]
-    pub regions: RegionOptions,
+    window: Option<Duration>,
+}
+
+#[derive(Args)]
+struct MeasureOption {
+    /// What the heatmap shows [default: chosen by the information in the recording]
+    #[arg(long, value_name = "MEASURE", value_parser = one_of(Measure::NAMES))]
+    measure: Option<Measure>,
+}
+
+/// Which regions are shown, and in which order.
+#[derive(Args, Clone, Default)]
+pub struct RegionOptions {
+    /// Sort the regions by this key
+    #[arg(long, value_name = "KEY", default_value = "address", value_parser = one_of(Sort::NAMES))]
+    pub sort: Sort,
+    /// Show only the snapshot at this time since the start of the recording [default: all; in a picture, the last]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub at: Option<Duration>,
+    /// Show only regions with at least this access rate, such as 0.5 or 50%
+    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
+    pub min_rate: Option<f64>,
+    /// Show only regions with at most this access rate
+    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
+    pub max_rate: Option<f64>,
+    /// Show only regions of at least this age: the time for which the access rate has been about the same
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub min_age: Option<Duration>,
+    /// Show only regions of at most this age
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub max_age: Option<Duration>,
+    /// Show only regions of at least this size, such as 64K or 2M (powers of 1,024)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub min_size: Option<u64>,
+    /// Show only regions of at most this size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub max_size: Option<u64>,
+}
+
+/// The subcommand of a kind.
+fn command(kind: Kind) -> Command {
+    let command = kind.choices().iter().fold(Command::new(kind.name()), |command, choice| match choice {
+        Choice::By { default } => {
+            let help = format!("Group the memory by this [default: {default}]");
+            ByOption::augment_args(command).mut_arg("by", |by| by.help(help))
+        }
+        Choice::Summary => SummaryOptions::augment_args(command),
+        Choice::Window => WindowOption::augment_args(command),
+        Choice::Measure => MeasureOption::augment_args(command),
+        Choice::Regions => RegionOptions::augment_args(command),
+    });
+    let command = AllKinds::augment_args(command);
+    let command = command.mut_arg("format", |format| format.value_parser(formats(kind.formats())));
+    let page = if kind.formats().len() > 1 && kind.formats().contains(&Format::Html) { PAGE } else { "" };
+    let about = kind.about();
+    command.about(about).long_about(format!("{about}\n\n{WHERE}{page}")).after_long_help(examples(kind))
+}
+
+/// The options of a kind that not all kinds have and that are given.
+fn given(kind: Kind, matches: &ArgMatches) -> Vec<String> {
+    let (all, of_kind) = (AllKinds::augment_args(Command::new("")), command(kind));
+    let own = of_kind.get_arguments().filter(|own| all.get_arguments().all(|of_all| of_all.get_id() != own.get_id()));
+    let given = own.filter(|own| matches.value_source(own.get_id().as_str()) == Some(ValueSource::CommandLine));
+    given.filter_map(|own| own.get_long().map(|name| format!("--{name}"))).collect()
+}
+
+fn examples(kind: Kind) -> String {
+    let width = kind.examples().iter().map(|(call, _)| call.len() + 2).max().unwrap_or(0);
+    let line = |(call, what): &(&str, &str)| format!("\n  isotherm report {call:<width$}{what}").trim_end().to_owned();
+    format!("Examples:{}", kind.examples().iter().map(line).collect::<String>())
+}
+
+impl Subcommand for KindOptions {
+    fn augment_subcommands(parent: Command) -> Command {
+        parent.subcommand_required(true).subcommands(Kind::ALL.map(command))
+    }
+
+    fn augment_subcommands_for_update(parent: Command) -> Command {
+        Self::augment_subcommands(parent)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Kind::ALL.iter().any(|kind| kind.name() == name)
+    }
+}
+
+impl FromArgMatches for KindOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let found = matches.subcommand();
+        let found = found.and_then(|(name, of)| Some((Kind::ALL.into_iter().find(|kind| kind.name() == name)?, of)));
+        let (kind, matches) = found.ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
+        let mut options = Self {
+            kind,
+            all: AllKinds::from_arg_matches(matches)?,
+            by: None,
+            window: None,
+            measure: None,
+            summary_sort: SummarySort::default(),
+            regions: RegionOptions::default(),
+            given: given(kind, matches),
+        };
+        for choice in kind.choices() {
+            match choice {
+                Choice::By { .. } => options.by = ByOption::from_arg_matches(matches)?.by,
+                Choice::Summary => {
+                    SummaryOptions { by: options.by, sort: options.summary_sort } =
+                        SummaryOptions::from_arg_matches(matches)?;
+                }
+                Choice::Window => options.window = WindowOption::from_arg_matches(matches)?.window,
+                Choice::Measure => options.measure = MeasureOption::from_arg_matches(matches)?.measure,
+                Choice::Regions => options.regions = RegionOptions::from_arg_matches(matches)?,
+            }
+        }
+        Ok(options)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Reads one of some values by its name. Each comes with its name and what it is.
+pub fn one_of<T: Copy + Send + Sync + 'static>(
+    values: impl IntoIterator<Item = (T, &'static str, &'static str)>,
+) -> impl TypedValueParser<Value = T> {
+    let values: Vec<_> = values.into_iter().collect();
+    let names: Vec<_> = values.iter().map(|(_, name, about)| PossibleValue::new(*name).help(*about)).collect();
+    PossibleValuesParser::new(names).try_map(move |chosen| {
+        values.iter().find(|(_, name, _)| *name == chosen).map(|(value, ..)| *value).ok_or("there is no such value")
+    })
+}
+
+/// Reads one of these formats.
+pub fn formats(formats: &[Format]) -> impl TypedValueParser<Value = Format> {
+    one_of(formats.iter().map(|format| (*format, format.name(), format.about())))
 }
 
 /// Which part of a recording is used.
@@ -83,57 +252,6 @@ pub fn selected(number: u32) -> SelectedTarget {
     }
 }
 
-/// What memory is grouped by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Group {
-    /// Each process by itself
-    Process,
-    /// The program that processes run
-    Command,
-    /// The cgroup of processes
-    Cgroup,
-    /// The innermost systemd unit of their cgroup
-    Unit,
-    /// The name of the mapping
-    Mapping,
-    /// The functions that mapped the memory; only in the summary, and for recordings with call stacks
-    Stack,
-}
-
-impl From<Group> for GroupBy {
-    fn from(group: Group) -> Self {
-        match group {
-            Group::Process => Self::Process,
-            Group::Command => Self::Command,
-            Group::Cgroup => Self::Cgroup,
-            Group::Unit => Self::Unit,
-            Group::Mapping => Self::Mapping,
-            Group::Stack => Self::Stack,
-        }
-    }
-}
-
-/// What a heatmap shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum HeatmapMeasure {
-    /// How often memory is accessed, from samples
-    Rate,
-    /// How much memory was touched within a survey interval
-    Touched,
-    /// For how long memory has been idle, from surveys
-    IdleTime,
-}
-
-impl From<HeatmapMeasure> for Measure {
-    fn from(measure: HeatmapMeasure) -> Self {
-        match measure {
-            HeatmapMeasure::Rate => Self::Rate,
-            HeatmapMeasure::Touched => Self::Touched,
-            HeatmapMeasure::IdleTime => Self::IdleTime,
-        }
-    }
-}
-
 /// A window of the working set.
 pub fn parse_window(text: &str) -> Result<Duration, String> {
     let window = units::parse_duration(text).map_err(|error| error.to_string())?;
@@ -143,108 +261,3 @@ pub fn parse_window(text: &str) -> Result<Duration, String> {
     let known: Vec<String> = WINDOWS.map(units::duration).into();
     Err(format!("surveys do not count it; choose one of {}", known.join(", ")))
 }
-
-/// Which regions `report regions` shows, and in which order.
-#[derive(Args)]
-#[command(next_help_heading = "Options of `report regions`")]
-pub struct RegionOptions {
-    /// Show only the snapshot at this time since the start of the recording [default: all; in a picture, the last]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
-    pub at: Option<Duration>,
-    /// Show only regions with at least this access rate, such as 0.5 or 50%
-    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
-    pub min_rate: Option<f64>,
-    /// Show only regions with at most this access rate
-    #[arg(long, value_name = "RATE", value_parser = units::parse_share)]
-    pub max_rate: Option<f64>,
-    /// Show only regions of at least this age: the time for which the access rate has been about the same
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
-    pub min_age: Option<Duration>,
-    /// Show only regions of at most this age
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
-    pub max_age: Option<Duration>,
-    /// Show only regions of at least this size, such as 64K or 2M (powers of 1,024)
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
-    pub min_size: Option<u64>,
-    /// Show only regions of at most this size
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
-    pub max_size: Option<u64>,
-}
-
-/// The key by which regions, or groups and mappings, are sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SortKey {
-    /// Lowest address first
-    Address,
-    /// Highest access rate first
-    Rate,
-    /// Oldest first
-    Age,
-    /// Largest first
-    Size,
-    /// Largest working set first
-    Wss,
-    /// Most hot memory first
-    Hot,
-    /// Most cold memory first
-    Cold,
-    /// By name
-    Name,
-}
-
-/// What a report shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReportKind {
-    /// When and where memory is hot: access rates by time and address
-    Heatmap,
-    /// The working set: how much memory is in use, over time
-    Wss,
-    /// The regions of each snapshot
-    Regions,
-    /// Resident, hot, warm, cold and idle bytes, and the working set of each mapping
-    Summary,
-    /// For how long memory has been idle: a histogram, by mapping and command, and over time
-    IdleTime,
-    /// How many bytes are accessed how often: a histogram of access rates, by mapping and command, and over time
-    Temperature,
-    /// What the monitoring cost: regions, page reads, CPU time, late rounds
-    Overhead,
-    /// What schemes did, and the memory in use; for recordings of `isotherm run --record`
-    Schemes,
-    /// Attributes, working sets and advice, as `isotherm tune` prints them; text and json only
-    Tune,
-    /// All reports but tune in one page, which needs no network
-    Html,
-}
-
-/// The format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
-    /// Fitted to the terminal
-    Text,
-    /// For programs (docs/reports.md)
-    Json,
-    /// Pixel graphics
-    Png,
-    /// Vector graphics
-    Svg,
-    /// A page that needs no network; `isotherm report` puts all reports into it, for every kind but tune
-    Html,
-}
-
-const AFTER_HELP: &str = "\
-Examples:
-  isotherm report summary                    how much is hot, warm, cold?
-  isotherm report heatmap --time 2s:10s      when and where is it hot?
-  isotherm report heatmap -o heatmap.png
-  isotherm report heatmap --measure idle-time
-  isotherm report wss --window 10s           how much is touched within 10 s?
-  isotherm report wss --format json
-  isotherm report summary --by unit --sort hot
-  isotherm report idle-time                  for how long is it idle?
-  isotherm report temperature                how much is accessed how often?
-  isotherm report wss monday.rec tuesday.rec
-  isotherm report regions --at 3s --sort rate --min-rate 50%
-  isotherm report schemes acted.rec          what did the schemes do?
-  isotherm report tune                       what follows for the target?
-  isotherm report html -o memory.html        all reports in one page";

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::{RECORDING, Reading};
+use super::{PlainFormat, RECORDING, Reading};
 
 /// Check schemes, and try them on a recording
 ///
@@ -49,18 +49,9 @@ pub struct SchemeTry {
     pub recording: PathBuf,
     /// The format of the report
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub format: TryFormat,
+    pub format: PlainFormat,
     #[command(flatten)]
     pub reading: Reading,
-}
-
-/// The format of a trial's report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TryFormat {
-    /// For people
-    Text,
-    /// For programs (docs/schemes.md)
-    Json,
 }
 
 const TRY_EXAMPLES: &str = "\

@@ -15,8 +15,10 @@ pub(super) const TARGETS: &str = "Targets";
 /// Options that select processes, for all commands that watch or scan.
 #[derive(Args)]
 pub struct SelectorOptions {
-    /// The process with this ID. This option and the next ones may be given several times. All processes that any of
-    /// them names are selected, including those that start later
+    /// The process with this ID
+    ///
+    /// This option and the next ones may be given several times. All processes that any of them names are selected,
+    /// including those that start later.
     #[arg(short, long, help_heading = TARGETS, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
     /// Processes of programs whose name matches: the name that ps(1) shows, or that of the executable file. ^redis$
@@ -25,6 +27,7 @@ pub struct SelectorOptions {
     pub name: Vec<NamePattern>,
     /// Processes whose command line matches: the arguments with spaces between them
     #[arg(id = "command-line", long = "command", help_heading = TARGETS, value_name = "REGEX", value_parser = name)]
+    #[arg(hide_short_help = true)]
     pub command_line: Vec<NamePattern>,
     /// Processes of this cgroup and of those below it: a path such as /system.slice, its directory, or a pattern such
     /// as '/system.slice/app@*'
@@ -33,15 +36,16 @@ pub struct SelectorOptions {
     /// Processes of this systemd unit: redis stands for redis.service, and 'app@*' for all instances
     #[arg(long, help_heading = TARGETS, value_name = "NAME", value_parser = unit)]
     pub unit: Vec<Glob>,
-    /// Processes of this container or pod: its name, its ID, or the first characters of the ID, at least four. Docker,
-    /// Podman, containerd, Kubernetes, LXC and systemd-nspawn are known
+    /// Processes of this container or pod: its name, its ID, or the first characters of the ID, at least four
+    ///
+    /// Docker, Podman, containerd, Kubernetes, LXC and systemd-nspawn are known.
     #[arg(long, help_heading = TARGETS, value_name = "ID|NAME")]
     pub container: Vec<String>,
     /// All processes but isotherm
     #[arg(long, help_heading = TARGETS)]
     pub all: bool,
     /// Only processes with at least this much resident memory, from the time when they have it. Does not apply to --pid
-    #[arg(long, help_heading = TARGETS, value_name = "SIZE", value_parser = units::parse_bytes)]
+    #[arg(long, help_heading = TARGETS, value_name = "SIZE", value_parser = units::parse_bytes, hide_short_help = true)]
     pub min_rss: Option<u64>,
 }
 
@@ -50,7 +54,7 @@ pub struct SelectorOptions {
 pub struct ExcludeOption {
     /// Exclude these processes, such as name=REGEX. KIND is pid, name, command, cgroup, unit, container or user. May be
     /// given several times. Does not apply to --pid
-    #[arg(long, help_heading = TARGETS, value_name = "KIND=VALUE", value_parser = excluded)]
+    #[arg(long, help_heading = TARGETS, value_name = "KIND=VALUE", value_parser = excluded, hide_short_help = true)]
     pub exclude: Vec<Selector>,
 }
 

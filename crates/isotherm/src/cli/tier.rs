@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use isotherm_core::tiering::DEFAULT_RATE;
 use isotherm_core::units;
+use isotherm_report::Format;
 use isotherm_report::tiering::FastSize;
 
-use super::report::{ReportFormat, SelectionOptions};
+use super::report::{SelectionOptions, formats};
 use super::watch::share;
-use super::{RECORDING, Reading, WatchOptions};
+use super::{PlainFormat, RECORDING, Reading, WatchOptions};
 
 /// Fast and slow memory: keep hot memory in the fast tier
 ///
@@ -48,7 +49,7 @@ pub struct TierList {
     pub by: Grouping,
     /// The format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub format: TierFormat,
+    pub format: PlainFormat,
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
@@ -71,15 +72,6 @@ impl Grouping {
             Self::Cgroup => "cgroup",
         }
     }
-}
-
-/// The format of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TierFormat {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
 }
 
 /// Which nodes are fast.
@@ -183,8 +175,8 @@ pub struct TierTry {
     #[arg(long, value_name = "RATIO", value_parser = parse_price)]
     pub slow_price: Option<f64>,
     /// The format [default: that of the extension of -o, else text]
-    #[arg(short, long, value_name = "FORMAT")]
-    pub format: Option<ReportFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(&Format::ALL))]
+    pub format: Option<Format>,
     /// Write the result to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 use isotherm_core::units;
+
+use super::PlainFormat;
 
 /// Report what works on this machine, and how to fix what does not
 ///
@@ -14,16 +16,7 @@ use isotherm_core::units;
 pub struct Doctor {
     /// The format of the report
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub format: DoctorFormat,
-}
-
-/// The format of the doctor's report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DoctorFormat {
-    /// For people
-    Text,
-    /// For programs
-    Json,
+    pub format: PlainFormat,
 }
 
 /// Run a workload with a known access pattern

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use isotherm_report::{Format, Kind};
 
+use super::report::formats;
 use super::{PhysicalOptions, WatchOptions};
 
 /// Find suitable attributes and the working set of a process, and give advice on its memory
@@ -31,8 +33,8 @@ pub struct Tune {
     #[arg(short, long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// The format [default: that of the extension of -o (.txt or .json), else text]
-    #[arg(short, long, value_name = "FORMAT")]
-    pub format: Option<TuneFormat>,
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(Kind::Tune.formats()))]
+    pub format: Option<Format>,
     /// Write the schemes that are advised to this file, for `isotherm run --schemes FILE`. If none is advised, nothing
     /// is written
     #[arg(long, value_name = "FILE")]
@@ -43,15 +45,6 @@ pub struct Tune {
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-/// The format of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TuneFormat {
-    /// Fitted to the terminal
-    Text,
-    /// For programs (docs/tune.md)
-    Json,
 }
 
 const AFTER_HELP: &str = "\

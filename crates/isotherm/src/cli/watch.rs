@@ -23,7 +23,7 @@ pub struct WatchOptions {
     #[arg(long, help_heading = TARGETS)]
     pub children: bool,
     /// Wait for a process, at the start and after the last one has ended, until Ctrl-C or --duration
-    #[arg(long, help_heading = TARGETS, conflicts_with = "command")]
+    #[arg(long, help_heading = TARGETS, conflicts_with = "command", hide_short_help = true)]
     pub wait: bool,
     /// Watch only mappings with a matching name: the path of a file, or a name such as heap, stack or anonymous. May be
     /// given several times
@@ -35,9 +35,10 @@ pub struct WatchOptions {
     /// The method that checks whether a page was accessed
     #[arg(long, value_name = "PROBE", default_value = "auto")]
     pub probe: ProbeChoice,
-    /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next, at least
-    /// 100ms. auto surveys as often as the budget allows (--cpu-budget), once a second at most, if the probe can
-    /// (idle and bpf; refs by mapping). With off, isotherm only samples
+    /// Read all pages in memory, in addition to sampling: auto, off, or the time from one survey to the next
+    ///
+    /// The time is at least 100ms. auto surveys as often as the budget allows (--cpu-budget), once a second at most, if
+    /// the probe can (idle and bpf; refs by mapping). With off, isotherm only samples.
     #[arg(long, value_name = "auto|off|TIME", default_value = "auto", value_parser = survey)]
     pub survey: SurveyChoice,
     #[command(flatten)]
@@ -53,7 +54,7 @@ pub struct WatchOptions {
     /// Without a command: processes that run as this user, given by name or user ID. With a command: start it as this
     /// user (one only), with the groups, HOME, SHELL, USER and LOGNAME of that user. This needs root, unless the user
     /// is the caller [default: the user who called sudo, if sudo started isotherm]
-    #[arg(long, help_heading = TARGETS, value_name = "NAME")]
+    #[arg(long, help_heading = TARGETS, value_name = "NAME", hide_short_help = true)]
     pub user: Vec<String>,
     /// Start this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = SELECTORS)]
@@ -63,18 +64,19 @@ pub struct WatchOptions {
 /// What isotherm may cost: for all commands that watch.
 #[derive(Args)]
 pub struct BudgetOptions {
-    /// The highest share of one CPU that isotherm uses while it watches, after the first 3 s, which may take 300 ms of
-    /// CPU time: as much as 30 s of the budget, but no more. Surveys and samples are taken as often as this allows.
-    /// With --sample, or with --survey off, samples are taken at their interval, whatever they cost, unless a budget is
-    /// given [default: 1%; 10% for `isotherm tier run`]
+    /// The highest share of one CPU that isotherm uses while it watches [default: 1%; 10% for `isotherm tier run`]
+    ///
+    /// It holds after the first 3 s, which may take 300 ms of CPU time: as much as 30 s of the budget, but no more.
+    /// Surveys and samples are taken as often as this allows. With --sample, or with --survey off, samples are taken at
+    /// their interval, whatever they cost, unless a budget is given.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub cpu_budget: Option<f64>,
     /// The highest share of one CPU that targets may lose because they have to set accessed bits again
-    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share, hide_short_help = true)]
     pub target_budget: f64,
     /// What the start of a run may cost the targets, while isotherm clears all accessed bits once [default: quick;
     /// gentle for `isotherm run` and `isotherm tier run`]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", hide_short_help = true)]
     pub start: Option<StartChoice>,
 }
 
@@ -93,10 +95,11 @@ pub struct SchedulingOptions {
     /// Nice value of the monitoring thread, -20 to 19 [default: that of isotherm; if permitted, -10 with --sample TIME,
     /// or while the thread wakes up late too often]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
+    #[arg(hide_short_help = true)]
     pub nice: Option<i32>,
     /// Run the monitoring thread on these processors only, such as 0,2-3. housekeeping stands for the processors that
     /// are neither isolated (isolcpus) nor nohz_full
-    #[arg(long, value_name = "CPUS|housekeeping", value_parser = cpus)]
+    #[arg(long, value_name = "CPUS|housekeeping", value_parser = cpus, hide_short_help = true)]
     pub cpu_affinity: Option<Cpus>,
 }
 
@@ -119,12 +122,13 @@ pub struct SharedOption {
     /// the referenced marks of the process (/proc/PID/clear_refs) or, where the multi-generational LRU is on and this
     /// costs the process less, by aging its cgroup. The kernel uses these marks to choose what to reclaim. Page faults
     /// of the process wait while clear_refs runs
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub shared: SharedChoice,
     /// With --shared auto: the longest time for which page faults of a process may wait while its shared and locked
     /// memory is observed. 10 ms suffice for a process of 500 MiB to 1.2 GiB, depending on the machine. A process whose
     /// page faults are so rare that hardly any would wait may be held for twice as long
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
+    #[arg(hide_short_help = true)]
     pub shared_hold: Duration,
 }
 
@@ -133,23 +137,24 @@ pub struct SharedOption {
 pub struct PauseOption {
     /// With the probe refs: also watch processes that one call keeps from mapping memory for more than 100 ms, by their
     /// size. About 5 GiB in one mapping, or 100,000 mappings, take so long
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub allow_pauses: bool,
 }
 
 /// Physical memory that is watched, for commands that only watch.
 #[derive(Args)]
 pub struct PhysicalOptions {
-    /// Watch physical memory instead of processes, by the probe idle, bpf or damon. auto takes idle, or else bpf. bpf
-    /// sees only memory that processes map, by surveys without samples. A command after `--` then only sets the
-    /// duration
+    /// Watch physical memory instead of processes, by the probe idle, bpf or damon
+    ///
+    /// auto takes idle, or else bpf. bpf sees only memory that processes map, by surveys without samples. A command
+    /// after `--` then only sets the duration.
     #[arg(long, help_heading = TARGETS, conflicts_with_all = SELECTORS)]
     #[arg(conflicts_with_all = ["exclude", "children", "wait", "mapping"])]
     pub physical: bool,
     #[command(flatten)]
     pub range: RangeOption,
     /// With --physical: watch only the memory of this NUMA node. May be given several times
-    #[arg(long, help_heading = TARGETS, value_name = "N", requires = "physical")]
+    #[arg(long, help_heading = TARGETS, value_name = "N", requires = "physical", hide_short_help = true)]
     pub node: Vec<u32>,
 }
 
@@ -159,6 +164,7 @@ pub struct RangeOption {
     /// Watch only these addresses of one process, such as 0x7f0000000000:0x7f0040000000, or of physical memory, such as
     /// 4GiB:5GiB. May be given several times
     #[arg(long, help_heading = TARGETS, value_name = "FROM:TO", value_parser = units::parse_address_range)]
+    #[arg(hide_short_help = true)]
     pub range: Vec<AddrRange>,
 }
 
@@ -172,17 +178,19 @@ pub struct AttributeOptions {
     /// 5ms and 100ms, and lengthens them until samples find 4 % of all accesses that they could find, or 20 % in the
     /// memory in use. fixed keeps 5ms and 100ms. auto also keeps them with schemes that compare access rates other than
     /// 0%, because a sample finds at most one access, however long its interval is
-    #[arg(long, help_heading = ATTRIBUTES, value_name = "HOW", default_value = "auto")]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "HOW", default_value = "auto", hide_short_help = true)]
     pub intervals: IntervalsChoice,
     /// With --intervals auto, the goal for the share of all accesses that samples find, as a mean of three
     /// aggregations. Five times this share in the memory in use is enough, too. A higher goal needs longer intervals
     /// [default: 4%]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "SHARE", value_parser = goal)]
-    #[arg(conflicts_with_all = ["sample", "aggr"])]
+    #[arg(conflicts_with_all = ["sample", "aggr"], hide_short_help = true)]
     pub intervals_goal: Option<f64>,
-    /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us. Without
-    /// --aggr, the aggregation interval becomes 20 times as long (10 times with refs). With off, isotherm only surveys:
-    /// it finds whether and when each page was accessed, but not how often [default: 5ms; with refs 100ms]
+    /// Sampling interval: the time from clearing the accessed bit of a page to reading it, at least 100us [default:
+    /// 5ms; with refs 100ms]
+    ///
+    /// Without --aggr, the aggregation interval becomes 20 times as long (10 times with refs). With off, isotherm only
+    /// surveys: it finds whether and when each page was accessed, but not how often.
     #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME|off", value_parser = sample)]
     pub sample: Option<Sampling>,
     /// Aggregation interval: the time over which accesses are counted, and from one snapshot to the next [default:
@@ -192,13 +200,14 @@ pub struct AttributeOptions {
     /// Update interval: the time from one read of the mappings to the next [default: 200ms in runs with
     /// surveys, else 1s]
     #[arg(long, help_heading = ATTRIBUTES, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(hide_short_help = true)]
     pub update: Option<Duration>,
     /// Number of regions of all targets together. isotherm aims at the minimum, and never exceeds the maximum [default:
     /// 10:1000]
-    #[arg(long, help_heading = ATTRIBUTES, value_name = "MIN:MAX", value_parser = regions)]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "MIN:MAX", value_parser = regions, hide_short_help = true)]
     pub regions: Option<(usize, usize)>,
     /// Seed of the random choices, to repeat a run [default: from the clock]
-    #[arg(long, help_heading = ATTRIBUTES, value_name = "N")]
+    #[arg(long, help_heading = ATTRIBUTES, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ use isotherm_core::sanitise_lines;
 use isotherm_core::scheme::Scheme;
 use isotherm_output::standard_output;
 
-use crate::cli::{Scheme as Options, SchemeCommand, TryFormat};
+use crate::cli::{PlainFormat, Scheme as Options, SchemeCommand};
 use crate::tell;
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -25,8 +25,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             let trial = trial::trial(schemes, &options.recording, options.reading.max_memory)?;
             let mut out = standard_output().apart_from([&options.file, &options.recording])?;
             match options.format {
-                TryFormat::Text => show::text(&trial, &mut out)?,
-                TryFormat::Json => show::json(&trial, &mut out)?,
+                PlainFormat::Text => show::text(&trial, &mut out)?,
+                PlainFormat::Json => show::json(&trial, &mut out)?,
             }
             Ok(ExitCode::SUCCESS)
         }

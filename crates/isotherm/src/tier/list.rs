@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::placed::{Placed, Surveys};
 use super::{only_one, tiers};
-use crate::cli::{TierFormat, TierList};
+use crate::cli::{PlainFormat, TierList};
 use crate::command;
 use crate::progress::Progress;
 use crate::watch::{self, Call};
@@ -60,17 +60,17 @@ fn watch(call: Call<'_>, options: &TierList, tiers: &Tiers, why_not: Option<&str
     })
 }
 
-fn show(format: TierFormat, tiers: Option<&Tiers>, why_not: Option<&str>, placed: Option<&Placed>) -> Result<()> {
+fn show(format: PlainFormat, tiers: Option<&Tiers>, why_not: Option<&str>, placed: Option<&Placed>) -> Result<()> {
     let mut out = standard_output();
     let placed = placed.zip(tiers);
     match format {
-        TierFormat::Text => {
+        PlainFormat::Text => {
             write!(out, "{}", text(tiers, why_not))?;
             if let Some((placed, tiers)) = placed {
                 write!(out, "\n{}", placed.text(tiers))?;
             }
         }
-        TierFormat::Json => {
+        PlainFormat::Json => {
             let mut json = as_json(tiers, why_not);
             if let Some((placed, tiers)) = placed {
                 json["watched"] = placed.json(tiers);

@@ -11,15 +11,15 @@ use anyhow::{Context, Result};
 use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_record::Recording;
 use isotherm_report::tune::Tune as Report;
-use isotherm_report::{Format, Selection, Terminal};
+use isotherm_report::{Format, Kind, Selection, Terminal};
 use isotherm_run::{Events, Prepared};
 
 use crate::WrongCall;
-use crate::cli::{Tune, TuneFormat};
+use crate::cli::Tune;
 use crate::command;
 use crate::marks;
 use crate::progress::Progress;
-use crate::report::{unknown_format, warn_of_damage, write_file};
+use crate::report::{Destination, warn_of_damage, write_file};
 use crate::tell;
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
@@ -30,7 +30,7 @@ const DURATION: Duration = Duration::from_secs(30);
 
 pub fn run(options: &Tune) -> Result<ExitCode> {
     let watch = &options.watch;
-    let format = format(options)?;
+    let to = Destination::new("tune", options.format, options.output.as_deref(), Kind::Tune.formats())?;
     if let Some(path) = &options.record
         && path.metadata().is_ok_and(|kind| !kind.is_file())
     {
@@ -56,26 +56,8 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     let _socket = options.record.as_deref().and_then(|path| marks::listen(path, run.control()));
     command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
         observe(run, events, options)?;
-        report(output, save, format, recording, targets)
+        report(output, save, to.format, recording, targets)
     })
-}
-
-/// The format that `--format` or the name of the output selects.
-fn format(options: &Tune) -> Result<Format> {
-    if let Some(format) = options.format {
-        return Ok(match format {
-            TuneFormat::Text => Format::Text,
-            TuneFormat::Json => Format::Json,
-        });
-    }
-    let named = options.output.as_deref().map(Format::of_file).transpose();
-    match named.map_err(|error| unknown_format("tune", &error))?.flatten().unwrap_or(Format::Text) {
-        format @ (Format::Text | Format::Json) => Ok(format),
-        format => {
-            let what = format!("there is no {} of this report; use the extension .txt or .json", format.name());
-            Err(WrongCall::new("tune", what).into())
-        }
-    }
 }
 
 /// Watches until the end of the run, and shows the progress.

@@ -123,16 +123,11 @@ impl Place {
         assert_eq!(self.run(&["man", &pages.path().to_string_lossy()]).status, 0);
         let entries = std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name());
         let name = |page: std::ffi::OsString| {
-            Some(page.to_str().unwrap().strip_suffix(".1")?.strip_prefix("isotherm-")?.replace('-', " "))
+            Some(page.to_str().unwrap().strip_suffix(".1")?.strip_prefix("isotherm-")?.replacen('-', " ", 1))
         };
         let names: Vec<String> = entries.filter_map(name).collect();
         let is_whole = |name: &&String| !names.iter().any(|other| other.starts_with(&format!("{name} ")));
-        let mut commands: Vec<String> = names.iter().filter(is_whole).cloned().collect();
-        let help = self.run(&["report", "--help"]).out;
-        let kinds = help.split("<KIND>").nth(2).unwrap().split("[REC]").next().unwrap();
-        let kinds = kinds.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_once(':'));
-        commands.extend(kinds.map(|(kind, _)| format!("report {kind}")));
-        commands.retain(|name| name != "report");
+        let commands: Vec<String> = names.iter().filter(is_whole).cloned().collect();
         assert!(commands.len() > 25 && commands.contains(&"report wss".to_owned()), "{commands:?}");
         commands
     }
