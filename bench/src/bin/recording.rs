@@ -86,6 +86,7 @@ fn repeat(recording: &Recording, end: Duration, output: &std::path::Path) -> Res
         }
     }
     recorder.finish()?;
+    isotherm_record::pack(output)?;
     Ok(())
 }
 

@@ -54,7 +54,7 @@ mod writer;
 
 pub use columns::column_table;
 pub use convert::{
-    ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, recover,
+    ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, pack, recover,
 };
 pub use ending::Ending;
 pub use error::RecordError;

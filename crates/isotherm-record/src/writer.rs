@@ -28,6 +28,9 @@ use crate::{
 
 /// How much time of a recording is buffered at most before it is handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
+/// The same of a recording that appears as a whole. A batch repeats the layout of all columns, which takes half of a
+/// recording of short batches.
+const MAX_DELAY_OF_WHOLE: Duration = Duration::from_secs(10);
 /// About how many bytes are buffered at most.
 const MAX_BUFFERED: usize = 8 << 20;
 
@@ -187,7 +190,7 @@ impl Recorder {
         }
         self.write_targets(record)?;
 
-        if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(MAX_DELAY) {
+        if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(self.max_delay()) {
             self.hand_over()?;
             self.handed_over = snapshot.time;
         }
@@ -371,11 +374,15 @@ impl Recorder {
         self.hand_over_at(missed.time)
     }
 
+    fn max_delay(&self) -> Duration {
+        if self.appears_whole { MAX_DELAY_OF_WHOLE } else { MAX_DELAY }
+    }
+
     /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark, calls or something
     /// missing.
     fn hand_over_at(&mut self, time: Duration) -> Result<(), RecordError> {
         let now = time.max(self.last);
-        if now >= self.handed_over.saturating_add(MAX_DELAY) || self.rows.bytes >= MAX_BUFFERED {
+        if now >= self.handed_over.saturating_add(self.max_delay()) || self.rows.bytes >= MAX_BUFFERED {
             self.hand_over()?;
             self.handed_over = now;
         }

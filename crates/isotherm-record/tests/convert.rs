@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use isotherm_output::{OutputError, Refusal};
-use isotherm_record::{ConvertError, Format, Recording, convert};
+use isotherm_record::{ConvertError, Format, Needs, RecordError, Recording, convert, pack};
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
@@ -178,4 +178,34 @@ fn a_recording_is_not_converted_to_itself() {
     let error = convert(&Recording::open(&path).unwrap(), &directory.path().join("./a.csv"), Format::Csv).unwrap_err();
     assert!(matches!(error, ConvertError::Output(OutputError { refusal: Refusal::Input, .. })));
     assert_eq!(common::read(&path).unwrap(), rows);
+}
+
+#[test]
+fn a_packed_recording_has_the_same_events_in_fewer_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 100);
+    let events = || Recording::open(&path).unwrap().events(Needs::ALL).map(Result::unwrap).collect::<Vec<_>>();
+    let (before, len) = (events(), std::fs::metadata(&path).unwrap().len());
+    let packed = pack(&path).unwrap();
+    let metadata = std::fs::metadata(&path).unwrap();
+    assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (packed, 0o600));
+    assert!(packed * 2 < len, "{packed} of {len} bytes");
+    assert_eq!(events(), before);
+    // What was there is no other recording, which would be kept.
+    assert_eq!(names(directory.path()), ["a.rec"]);
+}
+
+#[test]
+fn a_recording_without_its_end_is_not_packed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    common::record(&path, 20);
+    let whole = std::fs::read(&path).unwrap();
+    for len in [whole.len() - 8, whole.len() / 2] {
+        std::fs::write(&path, &whole[..len]).unwrap();
+        assert!(matches!(pack(&path), Err(ConvertError::Record(RecordError::Incomplete { .. }))));
+        assert_eq!(std::fs::read(&path).unwrap(), whole[..len]);
+    }
+    assert_eq!(names(directory.path()), ["a.rec"]);
 }

@@ -98,6 +98,8 @@ impl EventSink for RecordingSink {
                 let leaves_none = recorder.is_empty() && (reason.is_failure() || !self.keeps_empty);
                 if let Some(recorder) = self.recorder.take().filter(|_| !leaves_none) {
                     let bytes = recorder.finish()?;
+                    // A recording that cannot be packed is whole all the same.
+                    let bytes = isotherm_record::pack(&path).unwrap_or(bytes);
                     let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
                     *summary =
                         Some(RecordingSummary { path, bytes, missed: std::mem::take(&mut self.all_missed).counts });

@@ -34,9 +34,9 @@ struct Found {
     interval: Duration,
     /// How far it goes back.
     known: Duration,
-    /// The memory with each page counted once, if that is known, and with what targets share counted for each.
-    once: Option<PageSums>,
+    /// The memory with what targets share counted for each, and with each page counted once, if that is something else.
     sum: PageSums,
+    once: Option<Box<PageSums>>,
 }
 
 impl Surveys {
@@ -51,7 +51,7 @@ impl Surveys {
         let intervals = self.all.iter().map(|found| (found.interval, found.interval.as_secs_f64()));
         let interval = Percentiles::weighted(intervals.collect()).median();
         let edges = edges(interval, known);
-        let total = |found: &Found| found.once.filter(|_| !self.counts_twice).unwrap_or(found.sum);
+        let total = |found: &Found| *found.once.as_deref().filter(|_| !self.counts_twice).unwrap_or(&found.sum);
         let moment = |found: &Found| Moment {
             time_ns: found.time.as_nanos() as u64,
             sizes: sizes(&total(found), &edges, found.known),
@@ -102,7 +102,8 @@ impl Accumulator for Surveys {
         self.counts_twice |= once.is_none();
         self.last.clear();
         self.last.extend(targets().map(|of| (of.id, Arc::clone(&of.mappings), of.by_mapping.clone())));
-        self.all.push(Found { time: survey.time, interval: survey.interval, known, once, sum });
+        let once = once.filter(|once| *once != sum).map(Box::new);
+        self.all.push(Found { time: survey.time, interval: survey.interval, known, sum, once });
         Ok(())
     }
 }
