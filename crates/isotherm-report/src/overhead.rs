@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use isotherm_record::{Header, Needs};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ReportError;
 use crate::pace::{Pace, Pacing, Windows};
@@ -14,25 +14,21 @@ use crate::wss::Percentiles;
 
 /// The cost of one snapshot, of all targets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(transform = nullable(&MEASURED_OF_MOMENT))]
 pub struct Moment {
     /// The time since the start of the recording.
     pub time_ns: u64,
     /// Regions of all targets.
     pub regions: u64,
     /// Pages read per sampling round: the mean of the rounds since the previous snapshot.
-    #[schemars(with = "Option<f64>")]
     pub reads_per_sampling: f64,
     /// The maximum of pages read in a round.
-    #[schemars(with = "Option<u64>")]
     pub max_reads: u64,
     /// CPU time of all threads of isotherm since the previous snapshot, in per cent of one CPU.
-    #[schemars(with = "Option<f64>")]
     pub cpu_percent: f64,
     /// Rounds since the previous snapshot that began late.
-    #[schemars(with = "Option<u64>")]
     pub late_rounds: u64,
     /// Mapped bytes that could not be observed.
-    #[schemars(with = "Option<u64>")]
     pub unobservable_bytes: u64,
     /// The time since the previous snapshot.
     #[serde(skip)]
@@ -67,6 +63,7 @@ pub struct Load {
 
 /// What the monitoring cost. Costs are those of all targets. Of a selection, only the time applies.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(transform = nullable(&MEASURED))]
 pub struct Overhead {
     /// The name of the probe.
     pub probe: String,
@@ -78,36 +75,26 @@ pub struct Overhead {
     /// Regions of all targets in a snapshot.
     pub regions: Load,
     /// Pages read in a sampling round. The percentiles are those of the means of the snapshots, over time.
-    #[schemars(with = "Option<Load>")]
     pub reads_per_sampling: Load,
     /// The maximum number of regions, and so of reads in a round.
     pub max_regions: u64,
     /// Rounds that began late.
-    #[schemars(with = "Option<u64>")]
     pub late_rounds: u64,
     /// All rounds.
-    #[schemars(with = "Option<u64>")]
     pub rounds: u64,
     /// Missing aggregations: events of the kernel's DAMON that isotherm did not read in time.
-    #[schemars(with = "Option<u64>")]
     pub lost_aggregations: u64,
     /// Mapped bytes that could not be observed: the mean over time.
-    #[schemars(with = "Option<u64>")]
     pub unobservable_bytes: u64,
     /// The maximum of bytes that could not be observed.
-    #[schemars(with = "Option<u64>")]
     pub unobservable_bytes_max: u64,
     /// All pages read.
-    #[schemars(with = "Option<u64>")]
     pub reads: u64,
     /// All pages cleared.
-    #[schemars(with = "Option<u64>")]
     pub clears: u64,
     /// CPU time of the monitor's thread.
-    #[schemars(with = "Option<u64>")]
     pub cpu_ns: u64,
     /// CPU time of the threads that record and draw.
-    #[schemars(with = "Option<u64>")]
     pub other_cpu_ns: u64,
     /// The time in which these costs arose.
     pub wall_ns: u64,
@@ -277,6 +264,16 @@ impl Accumulator for Overhead {
             moment.regions += visit.row.nr_regions as u64;
         }
         Ok(())
+    }
+}
+
+/// Lets these fields of a schema be `null`.
+fn nullable(names: &'static [&'static str]) -> impl Fn(&mut Schema) + Clone + Send {
+    move |schema| {
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+        for (_, property) in properties.into_iter().flatten().filter(|(name, _)| names.contains(&name.as_str())) {
+            *property = json!({ "anyOf": [property, { "type": "null" }] });
+        }
     }
 }
 

@@ -33,7 +33,7 @@ fn stacks_are_those_of_processes_and_of_the_summary() {
     let ran = place.run(&["record", "--stacks", "--physical"]);
     assert_eq!(ran.status, 2, "{ran:?}");
     let ran = place.run(&["report", "wss", "--by", "stack", "a.rec"]);
-    assert!(ran.status == 2 && ran.err.contains("--by stack is for the report summary"), "{ran:?}");
+    assert!(ran.status == 2 && ran.err.contains("[possible values: process,"), "{ran:?}");
     let ran = place.run(&["report", "summary", "--by", "stack", "a.rec"]);
     assert!(ran.status == 1 && ran.err.contains("record with --stacks"), "{ran:?}");
 }

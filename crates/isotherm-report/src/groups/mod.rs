@@ -175,9 +175,10 @@ impl Grouping {
         if matches!(by, GroupBy::Cgroup | GroupBy::Unit) && !knows && !roster.targets.is_empty() {
             return Err(ReportError::NoCgroups);
         }
-        let names = match by {
-            GroupBy::Command => programs::names(&roster.targets),
-            _ => roster.targets.iter().map(|(id, info)| name_of(*id, info, by)).collect(),
+        let names = if by == GroupBy::Command {
+            programs::names(&roster.targets)
+        } else {
+            roster.targets.iter().map(|(id, info)| name_of(*id, info, by)).collect()
         };
         let mut known: HashMap<String, usize> = HashMap::new();
         for ((id, _), name) in roster.targets.iter().zip(names) {
@@ -235,20 +236,19 @@ impl Grouping {
 
     /// The place among the groups of that of memory of a target, in a mapping whose name is shown as `name`.
     pub fn of_memory(&self, target: TargetId, name: &str) -> Option<usize> {
-        match self.by {
-            GroupBy::Mapping => self.of_mapping.get(name).copied(),
-            _ => self.of_target(target),
-        }
+        if self.by == GroupBy::Mapping { self.of_mapping.get(name).copied() } else { self.of_target(target) }
     }
 }
 
 /// The name of the group of a target, other than by command.
 fn name_of(id: TargetId, info: &TargetInfo, by: GroupBy) -> String {
-    match (by, info.cgroup.as_deref()) {
-        (GroupBy::Cgroup | GroupBy::Unit, None) => UNKNOWN.into(),
-        (GroupBy::Cgroup, Some(path)) => path.into(),
-        (GroupBy::Unit, Some(path)) => unit_in(path).unwrap_or(NO_UNIT).into(),
-        _ if id.pid().is_none() => id.to_string(),
-        _ => shown_command(&info.command).into_owned(),
+    let cgroup = info.cgroup.as_deref();
+    match by {
+        GroupBy::Cgroup => cgroup.unwrap_or(UNKNOWN).into(),
+        GroupBy::Unit => cgroup.map_or(UNKNOWN, |path| unit_in(path).unwrap_or(NO_UNIT)).into(),
+        GroupBy::Process | GroupBy::Command | GroupBy::Mapping | GroupBy::Stack => match id.pid() {
+            None => id.to_string(),
+            Some(_) => shown_command(&info.command).into_owned(),
+        },
     }
 }

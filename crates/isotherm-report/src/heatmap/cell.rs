@@ -47,9 +47,9 @@ impl Cell {
     }
 }
 
-/// The sums behind a cell.
+/// The sums behind a cell, of a report or of the live view.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sums {
+pub struct Sums {
     pub(super) weight: f64,
     /// What could be observed.
     pub(super) observed: f64,
@@ -63,6 +63,36 @@ pub(super) struct Sums {
     pub(super) age: f64,
     /// What has an age.
     pub(super) aged: f64,
+}
+
+/// What samples found in some memory, as shares of its samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampled {
+    /// Samples that could be observed.
+    pub observed: f64,
+    /// Memory without samples, whose accesses are not known.
+    pub unknown: f64,
+    /// Samples that found an access, or would over the interval that rates are about.
+    pub accessed: f64,
+    /// Accesses found in a second.
+    pub found: f64,
+}
+
+impl Sums {
+    /// Adds memory with this weight: its bytes, and maybe the time.
+    pub fn add_sampled(&mut self, weight: f64, sampled: Sampled) {
+        self.weight += weight;
+        self.observed += weight * (sampled.observed + sampled.unknown);
+        self.rated += weight * sampled.observed;
+        self.unknown += weight * sampled.unknown;
+        self.accessed += weight * sampled.accessed;
+        self.found += weight * sampled.found;
+    }
+
+    /// The cell. `None` if there is no memory.
+    pub fn cell(&self) -> Option<Cell> {
+        self.figures().cell()
+    }
 }
 
 impl Sum for Sums {

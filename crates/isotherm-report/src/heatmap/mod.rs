@@ -25,10 +25,9 @@ use crate::placement::{PlacedBytes, Placement, Places};
 use crate::source::{Accumulator, Known, Seen, Selection, Source, Walks};
 use crate::surveys::{Piece, pieces, runs, selected};
 
-use cell::Sums;
 use grid::Grid;
 
-pub use cell::{Cell, Shown};
+pub use cell::{Cell, Sampled, Shown, Sums};
 pub use columns::Columns;
 pub(crate) use plan::shares;
 pub use plan::{Lane, LeftOut, Plan};
@@ -384,6 +383,7 @@ impl Accumulator for Heatmap {
                 let found = (rate * f64::from(samples)).round() as u32;
                 let accessed = share.observed * self.shares.of(found);
                 let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
+                let sampled = Sampled { observed: share.observed, unknown: share.unknown, accessed, found };
                 let age = f64::from(piece.region.age) * aggregation;
                 if let Some(pages) = piece.region.pages {
                     let part = piece.range.size() as f64 / piece.whole.max(1) as f64;
@@ -394,12 +394,7 @@ impl Accumulator for Heatmap {
                 for (row, bytes) in axis.rows_of(piece.range) {
                     let weight = bytes as f64;
                     let sums = &mut rows[row];
-                    sums.weight += weight;
-                    sums.observed += weight * (share.observed + share.unknown);
-                    sums.rated += weight * share.observed;
-                    sums.unknown += weight * share.unknown;
-                    sums.accessed += weight * accessed;
-                    sums.found += weight * found;
+                    sums.add_sampled(weight, sampled);
                     sums.age += weight * age;
                     sums.aged += weight;
                 }

@@ -3,28 +3,29 @@
 //! A report is a row of [`REPORTS`], and a [`Body`]: what a walk over the recording has found, which is drawn in each
 //! format. What all reports have besides, warnings, marks and the pace of the recording, is written here.
 
-mod kinds;
+mod heatmap;
+mod histograms;
+mod overhead;
+mod regions;
+mod schemes;
+mod summary;
+mod tune;
+mod wss;
 
 use std::io::Write;
 
 use isotherm_record::Mark;
+use serde::Serialize;
 
 use crate::evidence::Evidence;
 use crate::format::Format;
-use crate::heatmap::Heatmap;
-use crate::idle_time::IdleTime;
-use crate::marks::{Marked, Marks};
-use crate::notes::{Noted, Notes};
+use crate::marks::Marks;
+use crate::notes::Notes;
 use crate::options::Options;
-use crate::overhead::Overhead;
-use crate::schemes::Schemes;
-use crate::source::{Selection, Source};
-use crate::summary::Summary;
+use crate::source::{Accumulator, Selection, Source, walk};
 use crate::svg::Drawing;
-use crate::temperature::Temperatures;
 use crate::text::Terminal;
-use crate::tune::Tune;
-use crate::{ReportError, html, png, schema, text};
+use crate::{ReportError, escape, html, png, text};
 
 /// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,119 +95,29 @@ const BY_COMMAND: Choice = Choice::By { default: "command" };
 /// Formats of a report that has its place on the page.
 const ALL: &[Format] = &[Format::Text, Format::Json, Format::Png, Format::Svg, Format::Html];
 
-/// All reports.
-const REPORTS: &[Report] = &[
-    Report {
-        kind: Kind::Heatmap,
-        name: "heatmap",
-        about: "When and where memory is hot: access rates by time and address",
-        formats: ALL,
-        choices: &[Choice::Measure],
-        examples: &[
-            ("heatmap --time 2s:10s", "when and where is it hot?"),
-            ("heatmap -o heatmap.png", ""),
-            ("heatmap --measure idle-time", "and for how long idle?"),
-        ],
-        make: kinds::heatmap,
-        schema: Some(schema::of::<Noted<Marked<Heatmap>>>),
-    },
-    Report {
-        kind: Kind::Wss,
-        name: "wss",
-        about: "The working set: how much memory is in use, over time",
-        formats: ALL,
-        choices: &[BY_PROCESS, Choice::Window],
-        examples: &[
-            ("wss --window 10s", "how much is touched within 10 s?"),
-            ("wss --format json", ""),
-            ("wss monday.rec tuesday.rec", "two recordings as one"),
-        ],
-        make: kinds::wss,
-        schema: Some(schema::of::<Noted<Marked<kinds::WssReport>>>),
-    },
-    Report {
-        kind: Kind::Regions,
-        name: "regions",
-        about: "The regions of each snapshot",
-        formats: ALL,
-        choices: &[Choice::Regions],
-        examples: &[("regions --at 3s --sort rate --min-rate 50%", "")],
-        make: kinds::regions,
-        schema: Some(schema::of::<kinds::RegionsLine>),
-    },
-    Report {
-        kind: Kind::Summary,
-        name: "summary",
-        about: "Resident, hot, warm, cold and idle bytes, and the working set of each mapping",
-        formats: ALL,
-        choices: &[Choice::Summary],
-        examples: &[
-            ("summary", "how much is hot, warm, cold?"),
-            ("summary --by unit --sort hot", "of which systemd unit?"),
-        ],
-        make: kinds::summary,
-        schema: Some(schema::of::<Noted<Marked<Summary>>>),
-    },
-    Report {
-        kind: Kind::IdleTime,
-        name: "idle-time",
-        about: "For how long memory has been idle: a histogram, by mapping and command, and over time",
-        formats: ALL,
-        choices: &[BY_COMMAND],
-        examples: &[("idle-time", "for how long is it idle?")],
-        make: kinds::idle_time,
-        schema: Some(schema::of::<Noted<IdleTime>>),
-    },
-    Report {
-        kind: Kind::Temperature,
-        name: "temperature",
-        about: "How many bytes are accessed how often: a histogram of rates, by mapping and command, and over time",
-        formats: ALL,
-        choices: &[BY_COMMAND],
-        examples: &[("temperature", "how much is accessed how often?")],
-        make: kinds::temperature,
-        schema: Some(schema::of::<Noted<Temperatures>>),
-    },
-    Report {
-        kind: Kind::Overhead,
-        name: "overhead",
-        about: "What the monitoring cost: regions, page reads, CPU time, late rounds",
-        formats: ALL,
-        choices: &[],
-        examples: &[("overhead", "what did isotherm cost?")],
-        make: kinds::overhead,
-        schema: Some(schema::of::<Noted<Overhead>>),
-    },
-    Report {
-        kind: Kind::Schemes,
-        name: "schemes",
-        about: "What schemes did, and the memory in use; for recordings of `isotherm run --record`",
-        formats: ALL,
-        choices: &[],
-        examples: &[("schemes acted.rec", "what did the schemes do?")],
-        make: kinds::schemes,
-        schema: Some(schema::of::<Noted<Schemes>>),
-    },
-    Report {
-        kind: Kind::Tune,
-        name: "tune",
-        about: "Attributes, working sets and advice, as `isotherm tune` prints them",
-        formats: &[Format::Text, Format::Json],
-        choices: &[],
-        examples: &[("tune", "what follows for the target?")],
-        make: kinds::tune,
-        schema: Some(schema::of::<Tune>),
-    },
-    Report {
-        kind: Kind::Html,
-        name: "html",
-        about: "All reports but tune in one page, which needs no network",
-        formats: &[Format::Html],
-        choices: &[BY_PROCESS, Choice::Window],
-        examples: &[("html -o memory.html", "all reports in one page")],
-        make: kinds::page,
-        schema: None,
-    },
+const PAGE: Report = Report {
+    kind: Kind::Html,
+    name: "html",
+    about: "All reports but tune in one page, which needs no network",
+    formats: &[Format::Html],
+    choices: &[BY_PROCESS, Choice::Window],
+    examples: &[("html -o memory.html", "all reports in one page")],
+    make: page,
+    schema: None,
+};
+
+/// All reports, in the order of the kinds.
+const REPORTS: [&Report; 10] = [
+    &heatmap::REPORT,
+    &wss::REPORT,
+    &regions::REPORT,
+    &summary::REPORT,
+    &histograms::IDLE_TIME,
+    &histograms::TEMPERATURE,
+    &overhead::REPORT,
+    &schemes::REPORT,
+    &tune::REPORT,
+    &PAGE,
 ];
 
 impl Kind {
@@ -224,7 +135,7 @@ impl Kind {
     /// Its row among the reports.
     fn report(self) -> &'static Report {
         // Each kind has one, in the order of the kinds: a test holds it.
-        &REPORTS[self as usize]
+        REPORTS[self as usize]
     }
 
     /// The name on the command line.
@@ -237,14 +148,9 @@ impl Kind {
         self.report().about
     }
 
-    /// The formats that it has.
+    /// The formats that it has. The first is the default.
     pub fn formats(self) -> &'static [Format] {
         self.report().formats
-    }
-
-    /// The format of this kind if none is chosen.
-    pub fn default_format(self) -> Format {
-        self.formats().first().copied().unwrap_or(Format::Text)
     }
 
     /// The options that it has besides those of all reports.
@@ -312,6 +218,37 @@ trait Body {
     fn is_fitted(&self) -> bool {
         true
     }
+}
+
+/// Writes a line of JSON.
+fn line(out: &mut dyn Write, report: &impl Serialize) -> Result<(), ReportError> {
+    Ok(writeln!(out, "{}", escape::json(report)?)?)
+}
+
+/// Walks for a report with its evidence and marks.
+fn walk_with(
+    ask: &Ask<'_>,
+    evidence: &mut Evidence,
+    marks: &mut Marks,
+    report: &mut [&mut dyn Accumulator],
+) -> Result<(), ReportError> {
+    let mut all: Vec<&mut dyn Accumulator> = vec![evidence, marks];
+    all.extend(report.iter_mut().map(|accumulator| &mut **accumulator as &mut dyn Accumulator));
+    walk(ask.source, ask.selection, &mut all)
+}
+
+/// The evidence and the marks for a report that walks by itself.
+fn sufficient(ask: &Ask<'_>) -> Result<(Evidence, Marks), ReportError> {
+    let mut evidence = Evidence::new(ask.source, ask.selection, false)?;
+    let mut marks = Marks::new(ask.selection);
+    let walked = walk_with(ask, &mut evidence, &mut marks, &mut []);
+    evidence.suffices(walked)?;
+    Ok((evidence, marks))
+}
+
+/// The page is written as a whole; no other format of it is asked for.
+fn page(ask: &Ask<'_>) -> Result<Made, ReportError> {
+    Err(ReportError::Unsupported { kind: Kind::Html, format: ask.format })
 }
 
 /// Writes a report.

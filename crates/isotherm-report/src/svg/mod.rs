@@ -37,10 +37,7 @@ const STYLE: &str = include_str!("../../assets/picture.css");
 
 /// Draws a summary: a flame graph if it is by stack.
 pub(crate) fn draw_summary(summary: &crate::summary::Summary, picture: Picture) -> Drawing {
-    match summary.group_by {
-        GroupBy::Stack => flame::draw(summary, picture),
-        _ => summary::draw(summary, picture),
-    }
+    if summary.group_by == GroupBy::Stack { flame::draw(summary, picture) } else { summary::draw(summary, picture) }
 }
 
 /// Draws the groups of a summary as bars. `None` if there are not several, or they are stacks.

@@ -95,7 +95,10 @@ impl GroupedWss {
                 walk(source, selection, &mut [&mut sampled])?;
                 sampled.courses
             }
-            _ => of_targets(wss, grouping),
+            (
+                GroupBy::Process | GroupBy::Command | GroupBy::Cgroup | GroupBy::Unit | GroupBy::Stack,
+                Basis::Survey | Basis::Samples,
+            ) => of_targets(wss, grouping),
         };
         let group = |(nth, courses): (usize, Courses)| {
             Some(GroupWss {

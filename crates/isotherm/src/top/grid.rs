@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_report::axis::Axis;
-use isotherm_report::heatmap::Cell;
+use isotherm_report::heatmap::{Cell, Sampled, Sums};
 
 use super::frame::{Frame, Strip};
 
@@ -57,17 +57,6 @@ impl TimeWindow {
     }
 }
 
-/// The sums of a cell.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    weight: f64,
-    observed: f64,
-    accessed: f64,
-    unknown: f64,
-    /// Accesses found in a second.
-    found: f64,
-}
-
 /// The cells of one picture.
 pub struct Grid {
     /// The longest sampling interval of the picture, over which all access rates are: so the same memory has the same
@@ -105,18 +94,16 @@ impl Grid {
             let inside = frame.strips[first..].iter().take_while(|strip| strip.start < area.end());
             for strip in inside {
                 let &Strip { start, end, observed, accessed, unknown } = strip;
-                let found = f64::from(accessed) / frame.sampling.as_secs_f64().max(1e-9);
-                let accessed = strip.accessed_over(frame.sampling, self.sampling);
+                let sampled = Sampled {
+                    observed: observed.into(),
+                    unknown: unknown.into(),
+                    accessed: strip.accessed_over(frame.sampling, self.sampling).into(),
+                    found: f64::from(accessed) / frame.sampling.as_secs_f64().max(1e-9),
+                };
                 let Some(range) = AddrRange::new(start.max(area.start()), end.min(area.end())) else { continue };
                 for (row, bytes) in axis.rows_of(range) {
                     for &(column, seconds) in &columns {
-                        let weight = bytes as f64 * seconds;
-                        let cell = &mut self.cells[row * self.columns + column];
-                        cell.weight += weight;
-                        cell.observed += weight * f64::from(observed);
-                        cell.accessed += weight * f64::from(accessed);
-                        cell.unknown += weight * f64::from(unknown);
-                        cell.found += weight * found;
+                        self.cells[row * self.columns + column].add_sampled(bytes as f64 * seconds, sampled);
                     }
                 }
             }
@@ -125,14 +112,7 @@ impl Grid {
 
     /// The cell of a row (0 has the lowest addresses) and a column; `None` if nothing was in memory or recorded.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
-        let &Sums { weight, observed, accessed, unknown, found } = self.cells.get(row * self.columns + column)?;
-        (weight > 0.0).then(|| Cell {
-            rate: if observed > 0.0 { (accessed / observed).clamp(0.0, 1.0) as f32 } else { 0.0 },
-            unobservable: (1.0 - (observed + unknown) / weight).clamp(0.0, 1.0) as f32,
-            hz: if observed > 0.0 { (found / observed) as f32 } else { 0.0 },
-            unknown: (unknown / weight).clamp(0.0, 1.0) as f32,
-            age: Duration::ZERO,
-        })
+        self.cells.get(row * self.columns + column)?.cell()
     }
 
     /// The newest cell of a row.
