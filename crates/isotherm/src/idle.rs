@@ -32,8 +32,8 @@ use crate::{WrongCall, tell};
 /// The default interval.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time from one look for a process that is waited for to the next.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The time from one search for a process that is waited for to the next.
+const SEARCH_EVERY: Duration = Duration::from_millis(200);
 
 /// The minimum time from one display of the progress to the next.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
@@ -213,7 +213,7 @@ impl Run<'_> {
         };
         while !is_there()? {
             self.show(format_args!("waiting for a process that matches  (Ctrl-C to end)"));
-            if waiter.until(Instant::now() + LOOK_EVERY).context("waiting failed")? == Woken::Stopped {
+            if waiter.until(Instant::now() + SEARCH_EVERY).context("waiting failed")? == Woken::Stopped {
                 self.clear_line();
                 return Ok(Woken::Stopped);
             }

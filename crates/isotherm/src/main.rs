@@ -29,6 +29,7 @@ mod tune;
 mod watch;
 mod workload;
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -137,13 +138,13 @@ fn has_no_reader(error: &anyhow::Error) -> bool {
 #[derive(Debug)]
 struct WrongCall {
     /// Its words, such as `tier run`.
-    subcommand: &'static str,
+    subcommand: Cow<'static, str>,
     what: String,
 }
 
 impl WrongCall {
-    fn new(subcommand: &'static str, what: impl Into<String>) -> Self {
-        Self { subcommand, what: what.into() }
+    fn new(subcommand: impl Into<Cow<'static, str>>, what: impl Into<String>) -> Self {
+        Self { subcommand: subcommand.into(), what: what.into() }
     }
 
     /// Prints what is wrong and the usage of the command, as clap does for other wrong calls. Returns exit status 2.

@@ -1,5 +1,6 @@
 //! `isotherm report`: shows a recording.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -16,8 +17,9 @@ use crate::{WrongCall, tell};
 
 pub fn run(Report { kind: options }: &Report) -> Result<ExitCode> {
     let KindOptions { kind, all, by, window, measure, summary_sort, regions, .. } = options;
-    let to = Destination::new("report", all.format, all.output.as_deref(), kind.formats())?;
-    check_effects(options, to.format).map_err(|what| WrongCall::new("report", what))?;
+    let words = format!("report {}", kind.name());
+    let to = Destination::new(words.clone(), all.format, all.output.as_deref(), kind.formats())?;
+    check_effects(options, to.format).map_err(|what| WrongCall::new(words, what))?;
     let source = open(&all.recordings, all.reading.max_memory)?;
     let regions = isotherm_report::RegionOptions {
         at: regions.at,
@@ -58,14 +60,15 @@ impl<'a> Destination<'a> {
     /// The format is `chosen`, or that of the name of the output, or the first of `formats`, which are those that there
     /// are.
     pub fn new(
-        subcommand: &'static str,
+        subcommand: impl Into<Cow<'static, str>>,
         chosen: Option<Format>,
         output: Option<&'a Path>,
         formats: &[Format],
     ) -> Result<Self, WrongCall> {
+        let subcommand = subcommand.into();
         let of_file = || output.map_or(Ok(None), Format::of_file);
         let named = chosen.map_or_else(of_file, |format| Ok(Some(format)));
-        let named = named.map_err(|error| unknown_format(subcommand, &error))?;
+        let named = named.map_err(|error| unknown_format(subcommand.clone(), &error))?;
         let format = named.or(formats.first().copied()).unwrap_or(Format::Text);
         if !formats.contains(&format) {
             let known: Vec<&str> = formats.iter().map(|format| format.name()).collect();
@@ -114,7 +117,7 @@ pub fn open_all(paths: &[PathBuf], max_memory: Option<u64>) -> Result<Vec<Record
 }
 
 /// The error for a name of the output whose extension selects no format.
-pub fn unknown_format(subcommand: &'static str, error: &UnknownExtension) -> WrongCall {
+pub fn unknown_format(subcommand: impl Into<Cow<'static, str>>, error: &UnknownExtension) -> WrongCall {
     WrongCall::new(subcommand, format!("{error}, or choose one with --format"))
 }
 

@@ -54,6 +54,7 @@ fn the_usage_is_that_of_the_command_and_not_of_those_above_it() {
     for (call, usage) in [
         (&["record", "--all", "--range", "0:4K"][..], "Usage: isotherm record"),
         (&["tier", "try", "-o", "picture.bmp"], "Usage: isotherm tier try"),
+        (&["report", "tune", "-o", "picture.svg"], "Usage: isotherm report tune"),
     ] {
         refused(&Place::new().run(call), 2, &[usage]);
     }

@@ -21,7 +21,7 @@ use crate::wss::{Basis, Percentiles};
 pub(crate) struct Surveys {
     selection: Selection,
     reach: Reach,
-    all: Vec<Found>,
+    all: Vec<SurveyedSums>,
     /// Whether it is known of one of them only with what targets share counted for each.
     counts_twice: bool,
     /// The mappings of the targets at the last one, and their sums.
@@ -29,7 +29,7 @@ pub(crate) struct Surveys {
 }
 
 /// What a survey found.
-struct Found {
+struct SurveyedSums {
     time: Duration,
     interval: Duration,
     /// How far it goes back.
@@ -47,12 +47,12 @@ impl Surveys {
 
     /// The idle times. `None` if the selection has no survey after the first.
     pub(super) fn idle_time(self, grouping: &Grouping) -> Option<IdleTime> {
-        let Found { time: last, known, .. } = *self.all.last()?;
+        let SurveyedSums { time: last, known, .. } = *self.all.last()?;
         let intervals = self.all.iter().map(|found| (found.interval, found.interval.as_secs_f64()));
         let interval = Percentiles::weighted(intervals.collect()).median();
         let edges = edges(interval, known);
-        let total = |found: &Found| *found.once.as_deref().filter(|_| !self.counts_twice).unwrap_or(&found.sum);
-        let moment = |found: &Found| Moment {
+        let total = |found: &SurveyedSums| *found.once.as_deref().filter(|_| !self.counts_twice).unwrap_or(&found.sum);
+        let moment = |found: &SurveyedSums| Moment {
             time_ns: found.time.as_nanos() as u64,
             sizes: sizes(&total(found), &edges, found.known),
         };
@@ -103,7 +103,7 @@ impl Accumulator for Surveys {
         self.last.clear();
         self.last.extend(targets().map(|of| (of.id, Arc::clone(&of.mappings), of.by_mapping.clone())));
         let once = once.filter(|once| *once != sum).map(Box::new);
-        self.all.push(Found { time: survey.time, interval: survey.interval, known, sum, once });
+        self.all.push(SurveyedSums { time: survey.time, interval: survey.interval, known, sum, once });
         Ok(())
     }
 }

@@ -297,11 +297,6 @@ impl Total {
     pub fn refused_bytes(&self) -> u64 {
         self.refusals.iter().map(|refusal| refusal.bytes).fold(0, u64::saturating_add)
     }
-
-    /// Regions that were refused, for all reasons together.
-    pub fn refused_regions(&self) -> u64 {
-        self.refusals.iter().map(|refusal| refusal.regions).fold(0, u64::saturating_add)
-    }
 }
 
 impl Refusal {

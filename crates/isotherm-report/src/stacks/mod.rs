@@ -1,16 +1,16 @@
 //! Which code mapped memory: the call stack that each address belongs to, and how stacks are named.
 
 mod divide;
-mod known;
+mod first;
 mod name;
 mod owners;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use first::FirstStacks;
 use isotherm_core::{CallStack, Mapping, StackId, TargetId};
 use isotherm_record::{Event, Needs};
-use known::Known;
 
 use crate::ReportError;
 use crate::source::{self, Selection, Source};
@@ -41,7 +41,7 @@ impl Stacks {
     /// # Errors
     /// If the source cannot be read, has no calls, or has more of the selected targets than are kept.
     pub(crate) fn read(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
-        let (mut owners, mut known, mut some) = (Owners::default(), Known::default(), false);
+        let (mut owners, mut known, mut some) = (Owners::default(), FirstStacks::default(), false);
         let calls = |event| if let Event::Allocations(found) = event { Some(found) } else { None };
         for found in source::only(source, Needs::ALLOCATIONS, calls)? {
             let found = found?;

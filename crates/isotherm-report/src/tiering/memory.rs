@@ -9,7 +9,7 @@ use isotherm_record::Row;
 
 use super::place::{Part, Size};
 use super::tiers::{Look, Looked, look};
-use super::units::{Found, Unit, parts, push};
+use super::units::{Unit, UnitState, parts, push};
 use crate::source::{Selection, pieces};
 use crate::surveys;
 
@@ -73,7 +73,7 @@ impl Memory {
         }
     }
 
-    fn surveyed(&self, target: &TargetSurvey, interval: Duration, address: Option<AddrRange>) -> (Vec<Found>, u64) {
+    fn surveyed(&self, target: &TargetSurvey, interval: Duration, address: Option<AddrRange>) -> (Vec<UnitState>, u64) {
         let unknown: BTreeMap<u64, f64> = target
             .by_mapping
             .iter()
@@ -93,7 +93,7 @@ impl Memory {
                 let touched = if interval.is_zero() { 0.0 } else { present * piece.touched };
                 let surveyed = touched / PAGE_SIZE as f64 / interval.as_secs_f64().max(1e-9);
                 let (touched, unknown) = (Some(touched), present * unknown);
-                push(&mut units, Found { index, present, touched, surveyed, unknown });
+                push(&mut units, UnitState { index, present, touched, surveyed, unknown });
             }
             blocks += new_blocks(piece.range, &mut last);
         }
@@ -157,7 +157,7 @@ impl Memory {
         let (mut units, mut blocks, mut last) = (vec![], 0, None);
         for &range in &covered {
             for (index, bytes) in parts(range, self.unit) {
-                push(&mut units, Found { index, present: bytes as f64, ..Found::default() });
+                push(&mut units, UnitState { index, present: bytes as f64, ..UnitState::default() });
             }
             blocks += new_blocks(range, &mut last);
         }
@@ -168,7 +168,7 @@ impl Memory {
     }
 
     /// Gives a target the memory that was found. Units that stay keep what is known of them and where they lie.
-    fn update(&mut self, id: TargetId, found: &[Found], blocks: u64, time: Duration) {
+    fn update(&mut self, id: TargetId, found: &[UnitState], blocks: u64, time: Duration) {
         let target = self.targets.entry(id).or_default();
         (target.seen, target.blocks) = (time, blocks);
         let mut old = std::mem::take(&mut target.units).into_iter().peekable();

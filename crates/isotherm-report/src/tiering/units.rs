@@ -24,7 +24,7 @@ pub(super) struct Unit {
 
 /// The new state of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(super) struct UnitState {
     pub(super) index: u64,
     pub(super) present: f64,
     /// Bytes that the survey found touched. `None` without a survey.
@@ -56,7 +56,7 @@ impl Unit {
     }
 
     /// Gives the unit the memory that was found at `time`.
-    pub(super) fn take(&mut self, found: Found, time: Duration, sizes: &mut [Size]) {
+    pub(super) fn take(&mut self, found: UnitState, time: Duration, sizes: &mut [Size]) {
         let (before, present) = (self.present(), found.present.round() as u64);
         if present >= before {
             // Memory that appears is in use.
@@ -100,7 +100,7 @@ pub(super) fn parts(range: AddrRange, unit: u64) -> impl Iterator<Item = (u64, u
 }
 
 /// Adds what was found to the last unit, or as a new one. Units come in the order of addresses.
-pub(super) fn push(units: &mut Vec<Found>, found: Found) {
+pub(super) fn push(units: &mut Vec<UnitState>, found: UnitState) {
     match units.last_mut() {
         Some(last) if last.index == found.index => {
             last.present += found.present;
@@ -129,7 +129,7 @@ mod tests {
         let mut sizes = [Size { bytes: 60, ..Size::default() }];
         let mut unit = Unit::new(0, 1);
         let mut used = |second, present, touched| {
-            let found = Found { present, touched, ..Found::default() };
+            let found = UnitState { present, touched, ..UnitState::default() };
             unit.take(found, SECOND * second, &mut sizes);
             assert_eq!(unit.present(), present as u64);
             // Each part keeps its share of the fast tier.

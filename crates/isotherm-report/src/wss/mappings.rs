@@ -42,26 +42,26 @@ pub(crate) fn each(
     let times: BTreeMap<Duration, (Duration, bool)> =
         points.map(|point| (point.time, (point.span, point.amount.low_bytes.is_some()))).collect();
     let mut panels = source::panels(source)?.peekable();
-    let mut known = Known::default();
+    let mut last = LastSums::default();
     let mut surveys = source::surveys(source, false)?;
     loop {
         let survey = surveys.next().transpose()?.map(|record| record.survey);
         // Readings before the first survey know the mappings by this one.
-        if known.0.is_empty()
+        if last.0.is_empty()
             && let Some(survey) = &survey
         {
-            known.take(survey);
+            last.take(survey);
         }
         let is_before = |time: Duration| survey.as_ref().is_none_or(|survey| time <= survey.time);
         while let Some(panel) = panels.next_if(|panel| panel.as_ref().map_or(true, |panel| is_before(panel.time))) {
             let panel = panel?;
             let (Some(place), Some(&(span, true))) = (place, times.get(&panel.time)) else { continue };
             for target in panel.targets.iter().filter(|target| selection.holds_target(target.id)) {
-                found(target.id, (panel.time, span), &known.by_panel(target, place));
+                found(target.id, (panel.time, span), &last.by_panel(target, place));
             }
         }
         let Some(survey) = survey else { return Ok(()) };
-        known.take(&survey);
+        last.take(&survey);
         let Some(&(span, false)) = times.get(&survey.time) else { continue };
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             let of = |found: &MappingSums| {
@@ -77,9 +77,9 @@ pub(crate) fn each(
 
 /// The mappings of each target by the last survey.
 #[derive(Default)]
-struct Known(HashMap<TargetId, (Arc<[Mapping]>, Vec<MappingSums>)>);
+struct LastSums(HashMap<TargetId, (Arc<[Mapping]>, Vec<MappingSums>)>);
 
-impl Known {
+impl LastSums {
     fn take(&mut self, survey: &SurveySnapshot) {
         for target in &survey.targets {
             self.0.insert(target.id, (Arc::clone(&target.mappings), target.by_mapping.clone()));
@@ -124,12 +124,12 @@ mod tests {
             sums: PageSums { present: mib * MIB, ..PageSums::default() },
         };
         let id = TargetId::PhysicalMemory;
-        let known = Known([(id, (mappings, vec![present(0, 100), present(1, 3), present(2, 1)]))].into());
+        let last = LastSums([(id, (mappings, vec![present(0, 100), present(1, 3), present(2, 1)]))].into());
         let within = |mib: u64| [Estimate::exact(mib * MIB); WINDOWS.len()];
         let large = MappingPanel { range: range(0, 100), within: within(40) };
         let of = |all| {
             let target = TargetPanel { id, within: within(all), by_mapping: vec![large.clone()] };
-            known.by_panel(&target, 2).iter().map(|row| row.bytes).collect::<Vec<_>>()
+            last.by_panel(&target, 2).iter().map(|row| row.bytes).collect::<Vec<_>>()
         };
         assert_eq!(of(42), [40 * MIB, 3 * MIB / 2, MIB / 2]);
         assert_eq!(of(39), [40 * MIB, 0, 0]);

@@ -38,12 +38,12 @@ pub struct RunInfo {
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Appearance {
     pub colour: Colour,
     pub unicode: bool,
 }
 
-impl Look {
+impl Appearance {
     /// Rows of cells per line: two with half blocks.
     pub fn group(&self) -> usize {
         if self.colour != Colour::None && self.unicode { 2 } else { 1 }
@@ -103,7 +103,7 @@ pub struct Notice {
 /// The state of the screen.
 pub struct App {
     pub run: RunInfo,
-    pub look: Look,
+    pub appearance: Appearance,
     pub view: View,
     /// The first visible line of the help, if the help is open.
     pub help: Option<usize>,
@@ -122,14 +122,14 @@ pub struct App {
 
 impl App {
     /// An empty screen.
-    pub fn new(run: RunInfo, look: Look) -> Self {
+    pub fn new(run: RunInfo, appearance: Appearance) -> Self {
         // About 60 aggregations.
         let wanted = (run.aggregation * 60).as_secs().max(SPANS[1]);
         let span = SPANS.iter().position(|&span| span >= wanted).unwrap_or(SPANS.len() - 1);
         let view = View { span, ..View::default() };
         Self {
             run,
-            look,
+            appearance,
             view,
             help: None,
             ended: None,
@@ -249,7 +249,7 @@ impl App {
     /// The address axis and its lines.
     pub fn address_lines(&self, track: &Track, layout: &ScreenLayout) -> AddressLines {
         let mapped = self.space(track).inside(self.view.addresses);
-        AddressLines::new(&mapped, layout.heatmap.height.into(), self.look.group())
+        AddressLines::new(&mapped, layout.heatmap.height.into(), self.appearance.group())
     }
 
     /// The cells of the picture.

@@ -63,7 +63,7 @@ fn the_picture_goes_back_in_time_and_returns() {
 #[test]
 fn the_first_time_span_depends_on_the_aggregation_interval() {
     let run = |aggregation| RunInfo { aggregation, ..made(0).run };
-    let span = |aggregation| App::new(run(aggregation), made(0).look).span().as_secs();
+    let span = |aggregation| App::new(run(aggregation), made(0).appearance).span().as_secs();
     assert_eq!([10, 1_000, 10_000].map(|ms| span(Duration::from_millis(ms))), [30, 60, 900]);
     assert_eq!(span(Duration::from_secs(3600)), 3600);
 }

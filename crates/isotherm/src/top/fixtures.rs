@@ -12,7 +12,7 @@ use isotherm_core::{
 use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfo};
 use isotherm_report::Colour;
 
-use super::app::{App, Look, RunInfo};
+use super::app::{App, Appearance, RunInfo};
 use isotherm_run::{Event, Notice, Severity};
 
 pub const MIB: u64 = 1 << 20;
@@ -169,7 +169,7 @@ pub fn app(size: (u16, u16), colour: Colour, aggregations: u32, pids: &[u32]) ->
         max_regions: 1000,
         output: None,
     };
-    let mut app = App::new(run, Look { colour, unicode: colour != Colour::None });
+    let mut app = App::new(run, Appearance { colour, unicode: colour != Colour::None });
     app.size = size;
     (1..=aggregations).for_each(|nth| app.event(finding(nth, pids)));
     app

@@ -40,7 +40,7 @@ use crate::command::{self, ENDING, OF_THE_COMMAND};
 use crate::terminal::terminal;
 use crate::watch::{self, Call};
 use crate::{WrongCall, complain, tell};
-use app::{App, Look, RunInfo};
+use app::{App, Appearance, RunInfo};
 use live::{ScreenEvent, Shared};
 use screen::Screen;
 
@@ -121,7 +121,7 @@ fn show(options: &Top, mut prepared: Prepared, command: &mut Option<Command>) ->
         max_regions: attributes.max_regions(),
         output: command.as_ref().map(|_| output),
     };
-    let state = Shared::new(App::new(run, Look { colour: terminal.colour, unicode: terminal.unicode }));
+    let state = Shared::new(App::new(run, Appearance { colour: terminal.colour, unicode: terminal.unicode }));
 
     let (sender, inputs) = live::inputs();
     let control = prepared.control();

@@ -21,7 +21,7 @@ use painter::Painter;
 /// Draws the whole screen, of any size.
 pub fn draw(app: &App, buffer: &mut Buffer) {
     let area = buffer.area;
-    let painter = Painter::new(app.look);
+    let painter = Painter::new(app.appearance);
     let Some(layout) = app.layout_of(area.width, area.height) else {
         return too_small(&painter, buffer);
     };

@@ -8,39 +8,39 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::super::app::Look;
+use super::super::app::Appearance;
 use super::super::figures::Temperature;
 
 /// Draws with the colours and characters that the terminal has.
 pub struct Painter {
-    look: Look,
+    appearance: Appearance,
 }
 
 impl Painter {
-    pub fn new(look: Look) -> Self {
-        Self { look }
+    pub fn new(appearance: Appearance) -> Self {
+        Self { appearance }
     }
 
     /// `unicode`, or `ascii` if the terminal shows ASCII only.
     pub fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
-        if self.look.unicode { unicode } else { ascii }
+        if self.appearance.unicode { unicode } else { ascii }
     }
 
     pub fn unicode(&self) -> bool {
-        self.look.unicode
+        self.appearance.unicode
     }
 
     pub fn coloured(&self) -> bool {
-        self.look.colour != Colour::None
+        self.appearance.colour != Colour::None
     }
 
     pub fn group(&self) -> usize {
-        self.look.group()
+        self.appearance.group()
     }
 
     /// The nearest colour that the terminal has.
     pub fn rgb(&self, rgb: colour::Rgb) -> Color {
-        match self.look.colour {
+        match self.appearance.colour {
             Colour::True => Color::Rgb(rgb[0], rgb[1], rgb[2]),
             Colour::Ansi256 => Color::Indexed(colour::ansi256(rgb)),
             Colour::None => Color::Reset,
@@ -144,7 +144,7 @@ impl Painter {
     /// The text as it is written: harmless to the terminal, and in ASCII if that shows ASCII only.
     fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = sanitise(text);
-        if self.look.unicode || text.is_ascii() {
+        if self.appearance.unicode || text.is_ascii() {
             return text;
         }
         let plain = |c| match c {

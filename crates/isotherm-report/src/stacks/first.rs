@@ -16,14 +16,14 @@ const MOST_BYTES: usize = 128 << 20;
 
 /// The first stacks of a recording. Further ones are left out, as in a run.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct FirstStacks {
     stacks: HashMap<StackId, CallStack>,
     /// Most names are in many stacks.
     names: HashSet<Arc<str>>,
     bytes: usize,
 }
 
-impl Known {
+impl FirstStacks {
     /// Adds the stacks of a batch.
     pub(super) fn add(&mut self, stacks: Vec<(StackId, CallStack)>) {
         for (id, frames) in stacks {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn stacks_have_one_copy_of_a_name() {
-        let mut known = Known::default();
+        let mut known = FirstStacks::default();
         known.add(vec![(1, stack("main")), (2, stack("main"))]);
         known.add(vec![(7, stack("main"))]);
         let stacks = known.into_stacks();
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn stacks_beyond_the_most_are_left_out() {
-        let mut known = Known::default();
+        let mut known = FirstStacks::default();
         known.add((0..70_000).map(|id| (id, stack("main"))).collect());
         assert_eq!(known.into_stacks().len(), MOST_STACKS);
-        let mut known = Known::default();
+        let mut known = FirstStacks::default();
         let long = "x".repeat(1 << 20);
         (0..300).for_each(|id| known.add(vec![(id, stack(&format!("{id}{long}")))]));
         assert_eq!(known.into_stacks().len(), 128);
