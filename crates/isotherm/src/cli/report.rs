@@ -159,7 +159,7 @@ fn examples(kind: Kind) -> String {
 
 impl Subcommand for KindOptions {
     fn augment_subcommands(parent: Command) -> Command {
-        parent.subcommand_required(true).subcommands(Kind::ALL.map(command))
+        parent.subcommand_required(true).disable_help_subcommand(true).subcommands(Kind::ALL.map(command))
     }
 
     fn augment_subcommands_for_update(parent: Command) -> Command {
