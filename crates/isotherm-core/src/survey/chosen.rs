@@ -2,7 +2,7 @@
 
 use rand::{Rng, RngExt};
 
-use super::block::Wanted;
+use super::block::{HOT_SHARE, Wanted};
 use super::{ClearPages, HistoryUpdate, PageBits};
 
 /// How many pages may be cleared.
@@ -35,7 +35,8 @@ pub struct Chosen {
 impl HistoryUpdate {
     /// Chooses pages of the part under way to clear, within `limits`: pages with an unknown past as far as there is a
     /// limit for them, then those of the panel, and others last.
-    /// The pages that the limits leave out are chosen at random, so that the cleared ones are representative.
+    /// Blocks that are known to be mostly idle come first, as their pages are hardly accessed again. The pages that the
+    /// limits leave out are chosen at random, so that the cleared ones are representative.
     ///
     /// If the limits do not suffice for all pages with an unknown past, a part of each block is cleared first. It tells
     /// how many of the rest will be accessed again. If that is nearly all of them, another part is cleared in the next
@@ -46,6 +47,9 @@ impl HistoryUpdate {
         let mut wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         shuffle(&mut order, rng);
+        // A block of which a part was not accessed again costs next to nothing. One of which it was is known by that
+        // part.
+        order.sort_by_key(|&index| blocks[index].1.share.is_none_or(|share| share >= HOT_SHARE));
         let (first, rest): (Vec<usize>, Vec<usize>) =
             order.into_iter().partition(|&index| panel.contains(blocks[index].0));
         let bits = |index: usize, pages: PageBits| match blocks[index].1.is_huge() {
