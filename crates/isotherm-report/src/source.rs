@@ -588,18 +588,6 @@ impl<'a> Walks<'a> {
         self.kept = kept;
         rows.end(header, selection)
     }
-
-    /// The last walk. What was kept is dropped as it goes.
-    ///
-    /// # Errors
-    /// As [`walk`].
-    pub(crate) fn last(mut self, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
-        let Some(kept) = self.kept.take() else { return self.walk(accumulators) };
-        let mut rows = Rows::default();
-        let (header, selection) = (self.source.header(), self.selection);
-        kept.into_iter().try_for_each(|item| rows.hand(header, selection, &item, accumulators))?;
-        rows.end(header, selection)
-    }
 }
 
 /// The rows of a walk so far.

@@ -225,7 +225,7 @@ impl Heatmap {
         walks.walk(&mut [&mut extent])?;
         let extent = extent.found()?;
         let mut heatmap = Self::begin(selection, Measure::Rate, &extent, &plan(&extent));
-        walks.last(&mut [&mut heatmap])?;
+        walks.walk(&mut [&mut heatmap])?;
         Ok(heatmap.finish())
     }
 

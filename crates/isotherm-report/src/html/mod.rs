@@ -7,7 +7,7 @@ use std::io::Write;
 
 use base64::Engine as _;
 use isotherm_core::units;
-use isotherm_record::{Mark, Needs};
+use isotherm_record::Mark;
 use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
@@ -20,7 +20,7 @@ use crate::idle_time::{IdleTime, Surveys};
 use crate::marks::Marks;
 use crate::overhead::Overhead;
 use crate::schemes::Schemes;
-use crate::source::{Accumulator, Selection, Source, Walks};
+use crate::source::{Accumulator, Selection, Source, walk};
 use crate::summary::SummaryBuilder;
 use crate::surveyed::SurveyedMemory;
 use crate::svg::Scale;
@@ -57,8 +57,7 @@ pub(crate) fn page(
     let mut surveys = Surveys::new(selection);
     let mut all: [&mut dyn Accumulator; 6] =
         [&mut evidence, &mut extent, &mut marks, &mut groups, &mut found, &mut surveys];
-    let mut walks = Walks::new(source, selection, Needs::SNAPSHOTS | Needs::SURVEYS | Needs::ACTIVITIES);
-    walks.walk(&mut all)?;
+    walk(source, selection, &mut all)?;
     let extent = extent.found()?;
     let sampled = evidence.has_samples() || !evidence.has_intervals();
     let surveyed = evidence.surveyed();
@@ -71,7 +70,7 @@ pub(crate) fn page(
 
     let mut of_surveys = SurveyedExtent::new(selection);
     if !sampled {
-        walks.walk(&mut [&mut of_surveys])?;
+        walk(source, selection, &mut [&mut of_surveys])?;
     }
     let mut heatmap = match of_surveys.found() {
         Some(extent) => Heatmap::begin(selection, Measure::Touched, &extent, &data::plan(&extent, true)),
@@ -87,7 +86,7 @@ pub(crate) fn page(
     let mut all: Vec<&mut dyn Accumulator> =
         vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary, &mut temperatures];
     all.extend(touched.as_mut().map(|touched| touched as &mut dyn Accumulator));
-    walks.last(&mut all)?;
+    walk(source, selection, &mut all)?;
     let mut heatmap = heatmap.finish();
     if !sampled {
         heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));

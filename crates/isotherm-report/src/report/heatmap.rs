@@ -67,7 +67,7 @@ fn make(ask: &Ask<'_>) -> Result<Made, ReportError> {
         }
     };
     let mut map = Heatmap::begin(selection, measure, &extent, &plan);
-    evidence.suffices(walks.last(&mut [&mut map]))?;
+    evidence.suffices(walks.walk(&mut [&mut map]))?;
     Ok(Made::new(map.finish(), evidence.warnings(), &evidence, marks))
 }
 
