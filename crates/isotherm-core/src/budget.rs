@@ -139,8 +139,9 @@ const LEAST_SURVEYS: f64 = 0.25;
 const MOST_BESIDE: f64 = 0.32;
 const SOON: Duration = Duration::from_secs(10);
 
-/// The part of the budget that the panel may take.
+/// The part of the budget that the panel may take: at the start, when there is nothing else to go by, and later.
 const PANEL: f64 = 0.4;
+const PANEL_LATER: f64 = 0.25;
 
 /// Drawing pages of the panel takes so many seconds of the budget at once at most.
 const DRAW: f64 = 1.0;
@@ -548,7 +549,7 @@ impl Controller {
             set_again: self.budget.set_again,
             clears: self.clears(share),
             clear_page: self.clear_page(),
-            panel: PANEL * if is_start { at_start } else { self.budget.cpu },
+            panel: if is_start { PANEL * at_start } else { PANEL_LATER * self.budget.cpu },
             draw: Duration::from_secs_f64(match is_start {
                 true => START_DRAW * self.credit_left(),
                 false => DRAW * self.budget.cpu,
