@@ -13,6 +13,10 @@ use crate::properties::{AUTO, FIXED, Properties};
 use crate::usage::Usage;
 use crate::{Event, Missed};
 
+/// A recording of up to this many bytes is packed at its end, which takes about a second of CPU time. A larger one would
+/// let the end of a run take long.
+const MOST_PACKED: u64 = 96 << 20;
+
 /// A recording that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingSummary {
@@ -98,8 +102,9 @@ impl EventSink for RecordingSink {
                 let leaves_none = recorder.is_empty() && (reason.is_failure() || !self.keeps_empty);
                 if let Some(recorder) = self.recorder.take().filter(|_| !leaves_none) {
                     let bytes = recorder.finish()?;
-                    // A recording that cannot be packed is whole all the same.
-                    let bytes = isotherm_record::pack(&path).unwrap_or(bytes);
+                    // A recording that is not packed is whole all the same.
+                    let packed = (bytes <= MOST_PACKED).then(|| isotherm_record::pack(&path));
+                    let bytes = packed.and_then(Result::ok).unwrap_or(bytes);
                     let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
                     *summary =
                         Some(RecordingSummary { path, bytes, missed: std::mem::take(&mut self.all_missed).counts });
