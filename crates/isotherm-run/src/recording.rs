@@ -13,8 +13,8 @@ use crate::properties::{AUTO, FIXED, Properties};
 use crate::usage::Usage;
 use crate::{Event, Missed};
 
-/// A recording of up to this many bytes is packed at its end, which takes about a second of CPU time. A larger one would
-/// let the end of a run take long.
+/// A recording of up to this many bytes is packed at its end, which takes about a second of CPU time. A larger one
+/// would let the end of a run take long.
 const MOST_PACKED: u64 = 96 << 20;
 
 /// A recording that is complete.

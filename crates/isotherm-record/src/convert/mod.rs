@@ -151,8 +151,8 @@ pub fn recover(recording: &Recording, output: &Path) -> Result<Option<RecordErro
     recording::transfer(recording, file, false).map_err(|error| of_output(output, error))
 }
 
-/// Writes a whole recording again, in its place, in batches that hold more time. A recording that was made as it happened
-/// is several times larger, and takes twice as long to read. Returns its new length in bytes.
+/// Writes a whole recording again, in its place, in batches that hold more time. A recording that was made as it
+/// happened is several times larger, and takes twice as long to read. Returns its new length in bytes.
 ///
 /// It is replaced only when the new one is complete, so that there is always a whole recording.
 ///
