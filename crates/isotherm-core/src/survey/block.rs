@@ -71,7 +71,9 @@ pub(super) struct BlockState {
     pub(super) hot: u8,
     /// Whether one accessed bit stands for the whole block.
     pub(super) huge: bool,
+    /// `None` if there are no such pages.
     pub(super) active: Option<Box<Active>>,
+    /// `None` if there are no such pages.
     pub(super) rare: Option<Box<Rare>>,
     /// The counts of all pages.
     pub(super) counts: Counts,
@@ -329,6 +331,11 @@ impl BlockState {
 
     fn revived(&self) -> PageBits {
         self.of_active(|active| active.revived)
+    }
+
+    /// See [`Rare::at_rest`].
+    pub(super) fn at_rest(&self) -> PageBits {
+        self.of_rare(|rare| rare.at_rest)
     }
 
     /// See [`Rare::unobservable`].

@@ -20,7 +20,7 @@ pub(super) struct Numbers {
 
 /// The state of a block that is being changed.
 struct Change {
-    /// The state, without what stands in the other fields.
+    /// The state, without what the other fields have, and without its counts.
     state: BlockState,
     last: [SurveyNumber; BLOCK_PAGES],
     active: Active,
@@ -29,11 +29,12 @@ struct Change {
 
 impl Change {
     fn of(state: &BlockState) -> Self {
+        let BlockState { present, clear, exact, unplaced, bounds, share, hot, huge, .. } = *state;
         Self {
             last: state.last.all(),
             active: state.active.as_deref().cloned().unwrap_or_default(),
             rare: state.rare.as_deref().copied().unwrap_or_default(),
-            state: BlockState { last: Lasts::Same(UNKNOWN), active: None, rare: None, ..state.clone() },
+            state: BlockState { present, clear, exact, unplaced, bounds, share, hot, huge, ..BlockState::NEW },
         }
     }
 
@@ -141,8 +142,7 @@ impl BlockState {
     /// Whether [`after`](Self::after) would change nothing, because the block was idle or unknown in the survey before,
     /// and is so in this one.
     pub(super) fn stays(&self, found: &BlockPages) -> bool {
-        let at_rest = self.rare.as_deref().map_or(PageBits::NONE, |rare| rare.at_rest);
-        at_rest.is_empty() && self.is_as_before(found)
+        self.at_rest().is_empty() && self.is_as_before(found)
     }
 
     fn is_as_before(&self, found: &BlockPages) -> bool {
@@ -169,16 +169,14 @@ impl BlockState {
     /// the first one, as if all of its pages had been cleared then. The second value is the pages whose accessed bit
     /// was set before.
     pub(super) fn found_at_rest(&self, found: &BlockPages, is_first: bool) -> (BlockPages, PageBits) {
-        let at_rest = self.rare.as_deref().map_or(PageBits::NONE, |rare| rare.at_rest);
-        let known = if is_first { PageBits::ALL } else { self.present & (!self.clear | at_rest) };
+        let known = if is_first { PageBits::ALL } else { self.present & (!self.clear | self.at_rest()) };
         let before = found.accessed & known;
         (BlockPages { accessed: found.accessed & !before, shared: PageBits::NONE, ..*found }, before)
     }
 
     /// Whether [`after_rest`](Self::after_rest) would change nothing.
     pub(super) fn stays_at_rest(&self, (found, before): &(BlockPages, PageBits)) -> bool {
-        let at_rest = self.rare.as_deref().map_or(PageBits::NONE, |rare| rare.at_rest);
-        *before == at_rest && self.is_as_before(found)
+        *before == self.at_rest() && self.is_as_before(found)
     }
 
     /// The state once a survey has read this of a target [at rest](Self::found_at_rest).
