@@ -107,6 +107,9 @@ const LONGER: f64 = 1.25;
 const START_PART: f64 = 1.0 / 15.0;
 const START_DRAW: f64 = 0.8;
 
+/// The part of the credit that the readings of the panel in the start take, if it has as many pages as it may.
+const KEPT: f64 = 0.15;
+
 /// A survey takes at most this part of what is left of the credit.
 const START_SURVEY: f64 = 0.5;
 
@@ -423,9 +426,10 @@ impl Controller {
         PLANNED * (CREDIT * cpu).min(MOST_CREDIT).max(cpu * START.as_secs_f64())
     }
 
-    /// The part of the credit that is left.
+    /// The part of the credit that is left, without what is kept for readings of the panel until the end of the start.
     fn credit_left(&self) -> f64 {
-        (self.credit() - self.started).max(0.0)
+        let kept = KEPT * START.saturating_sub(self.now).as_secs_f64() / START.as_secs_f64();
+        ((1.0 - kept) * self.credit() - self.started).max(0.0)
     }
 
     /// Whether there is credit for a part of a survey.
