@@ -541,6 +541,7 @@ impl Controller {
         };
         SurveySettings {
             interval,
+            longest_to_learn: if self.fixed.is_some() { Duration::MAX } else { RARE_INTERVAL },
             part_blocks: self.part_blocks() as usize,
             part_time: Duration::from_secs_f64(LONGER * self.planned_part()),
             part_gap,

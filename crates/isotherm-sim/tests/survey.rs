@@ -46,6 +46,7 @@ fn monitor(pattern: &str, time: Duration, limits: SurveySettings) -> Found {
 }
 
 const UNBOUNDED: SurveySettings = SurveySettings {
+    longest_to_learn: Duration::MAX,
     interval: SECOND,
     part_blocks: usize::MAX,
     part_time: Duration::MAX,

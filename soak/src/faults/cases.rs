@@ -186,6 +186,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "--version",
         "help record",
         "completions bash",
+        "schema wss",
         "doctor",
         "workload --list",
         "workload pattern.toml",

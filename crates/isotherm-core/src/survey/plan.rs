@@ -10,9 +10,6 @@ use crate::TargetId;
 /// started is seen at once.
 const SOON: u32 = 3;
 
-/// Where surveys are further apart than this, one that comes soon does so as if they were not: it has much to do.
-const LONGEST_SOON: Duration = Duration::from_secs(3);
-
 /// At most this many surveys in a row come sooner than the interval, unless memory is being added.
 const MOST_SOON: u32 = 10;
 
@@ -133,7 +130,7 @@ impl SurveyPlan {
 
     /// When the next part of a survey is due, since the start of the run.
     pub(crate) fn due(&self) -> Duration {
-        let SurveySettings { interval, part_gap, early_gap, .. } = self.settings;
+        let SurveySettings { interval, longest_to_learn: longest, part_gap, early_gap, .. } = self.settings;
         let Next::Survey { early, not_before } = self.next else {
             let part = self.settings.postpone(self.last + part_gap);
             return if self.next == Next::Start { Duration::ZERO } else { part };
@@ -147,7 +144,7 @@ impl SurveyPlan {
         let earliest = self.last + early_gap;
         let due = match early {
             Early::No => due,
-            Early::Soon => due.min(earliest.max(began + interval.min(LONGEST_SOON) / SOON)),
+            Early::Soon => due.min(earliest.max(began + interval.min(longest) / SOON)),
             Early::Hurry => due.min(earliest),
         };
         self.settings.postpone(due.max(not_before))

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct SurveySettings {
     /// The time from the beginning of a survey to that of the next.
     pub interval: Duration,
+    /// Of longer intervals, only so much counts for a survey that comes soon because there is much to learn.
+    pub longest_to_learn: Duration,
     /// A part ends after this many blocks of 2 MiB were read. Clearing counts as reading, in proportion to the time
     /// that it takes.
     pub part_blocks: usize,
@@ -60,6 +62,7 @@ impl Default for SurveySettings {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(1),
+            longest_to_learn: Duration::MAX,
             part_blocks: usize::MAX,
             part_time: Duration::MAX,
             part_gap: Duration::ZERO,
