@@ -177,6 +177,9 @@ fn huge_pages_are_forbidden_allowed_made_and_found() {
     assert_eq!(huge, outcome.applied);
 }
 
+/// How often a test looks at accessed bits that others may clear.
+const TRIES: usize = 20;
+
 #[test]
 fn pages_are_young_if_they_were_accessed_since_they_were_made_cold() {
     let mut target = Target::start("touch");
@@ -185,18 +188,22 @@ fn pages_are_young_if_they_were_accessed_since_they_were_made_cold() {
     let mut inspector = inspector(&target);
     or_skip!(inspector.tells(PageKind::Young));
     let young = |inspector: &mut _, target: &_| pages(inspector, target, PageKind::Young);
-    target.send("touch");
-    target.answer();
-    assert_eq!(young(&mut inspector, &target), [target.memory]);
+    // A kernel with DAMON may clear an accessed bit between the touch and the look.
+    let mut all_are_young_once_touched = |target: &mut Target| {
+        (0..TRIES).any(|_| {
+            target.send("touch");
+            target.answer();
+            young(&mut inspector, target) == [target.memory]
+        })
+    };
+    assert!(all_are_young_once_touched(&mut target));
     let half = target.memory.split_at(target.memory.start() + SIZE as u64 / 2).unwrap().0;
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[half]), [Outcome::all(half)]);
-    let left: u64 =
-        young(&mut inspector, &target).iter().filter_map(|range| range.intersection(half)).map(|r| r.size()).sum();
+    let left = pages(&mut self::inspector(&target), &target, PageKind::Young);
+    let left: u64 = left.iter().filter_map(|range| range.intersection(half)).map(|range| range.size()).sum();
     // The kernel leaves out pages that wait in a CPU's batch.
     assert!(left < half.size() / 4, "{left}");
-    target.send("touch");
-    target.answer();
-    assert_eq!(young(&mut inspector, &target), [target.memory]);
+    assert!(all_are_young_once_touched(&mut target));
 }
 
 #[test]
