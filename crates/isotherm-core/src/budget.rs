@@ -107,9 +107,8 @@ const LONGER: f64 = 1.25;
 const START_PART: f64 = 1.0 / 15.0;
 const START_DRAW: f64 = 0.8;
 
-/// Readings of the panel in the start are so many seconds apart. At most this part of the credit is kept for them.
-const READINGS: f64 = 0.5;
-const KEPT: f64 = 0.2;
+/// The part of the credit that the readings of the panel in the start take, if it has as many pages as it may.
+const KEPT: f64 = 0.15;
 
 /// A survey takes at most this part of what is left of the credit.
 const START_SURVEY: f64 = 0.5;
@@ -203,8 +202,6 @@ pub struct Controller {
     started: f64,
     window: Window,
     survey: SurveyCost,
-    /// The CPU time of the last reading of the panel, in seconds.
-    reading: f64,
     /// The CPU time of a round with samples on the mean, in seconds.
     round: Option<f64>,
     /// How many accessed bits a round with samples clears on the mean.
@@ -333,7 +330,6 @@ impl Controller {
             started: 0.0,
             window: Window::default(),
             survey: SurveyCost::default(),
-            reading: 0.0,
             round: None,
             round_clears: 0.0,
             rounds: 1,
@@ -396,11 +392,6 @@ impl Controller {
         }
     }
 
-    /// Takes in what a reading of the panel cost. It counts as other work, too.
-    pub(crate) fn read_panel(&mut self, cpu: Duration) {
-        self.reading = cpu.as_secs_f64();
-    }
-
     /// Takes in that other work took `cpu` until `now`, since it was taken in last.
     pub fn worked(&mut self, now: Duration, cpu: Duration) {
         self.spend(now, cpu);
@@ -437,9 +428,8 @@ impl Controller {
 
     /// The part of the credit that is left, without what is kept for readings of the panel until the end of the start.
     fn credit_left(&self) -> f64 {
-        let readings = START.saturating_sub(self.now).as_secs_f64() / READINGS;
-        let kept = (self.reading * readings).min(KEPT * self.credit());
-        (self.credit() - kept - self.started).max(0.0)
+        let kept = KEPT * START.saturating_sub(self.now).as_secs_f64() / START.as_secs_f64();
+        ((1.0 - kept) * self.credit() - self.started).max(0.0)
     }
 
     /// Whether there is credit for a part of a survey.

@@ -139,9 +139,6 @@ impl Pacer {
         let (spent, rounds, clears) = self.sampling;
         self.sampling = (spent + round, rounds + u32::from(work.samples > 0), clears + work.cleared);
         let Some(part) = work.survey else {
-            if work.panel {
-                self.controller.read_panel(rest);
-            }
             if work.updated && now > START {
                 self.take_in_update(rest, work.joined as f64);
             }
