@@ -62,7 +62,7 @@ impl IntervalRange {
 /// The bounds in JSON.
 #[derive(Serialize, JsonSchema)]
 struct Bounds {
-    /// The shortest interval. `None` if there is none.
+    /// The shortest interval. `None` if the recording has no interval.
     interval_min_ns: Option<u64>,
     /// The longest interval.
     interval_max_ns: Option<u64>,

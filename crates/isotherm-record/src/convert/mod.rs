@@ -170,7 +170,8 @@ pub fn pack(path: &Path) -> Result<u64, ConvertError> {
     }
     recording.must_be_undamaged()?;
     recording::transfer(&recording, file, true).map_err(|error| of_output(path, error))?;
-    Ok(Recording::open(path)?.len_bytes())
+    let written = std::fs::metadata(path).map_err(|source| RecordError::Open { path: path.into(), source })?;
+    Ok(written.len())
 }
 
 /// An error of writing a recording to `output`, or of reading another one.
