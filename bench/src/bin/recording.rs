@@ -86,7 +86,6 @@ fn repeat(recording: &Recording, end: Duration, output: &std::path::Path) -> Res
         }
     }
     recorder.finish()?;
-    isotherm_record::pack(output)?;
     Ok(())
 }
 

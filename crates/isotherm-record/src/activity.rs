@@ -87,9 +87,9 @@ fn total_columns(total: &Statistics) -> columns::Total {
         refusals: refusals.collect(),
         quota_exceeded: total.quota_exceeded,
         spent_ns: nanoseconds(total.time),
-        watched_bytes: Some(total.watched_bytes),
-        returned_bytes: Some(total.returned_bytes),
-        unmapped_bytes: Some(total.unmapped_bytes),
+        watched_bytes: total.watched_bytes,
+        returned_bytes: total.returned_bytes,
+        unmapped_bytes: total.unmapped_bytes,
     }
 }
 
@@ -175,9 +175,9 @@ fn statistics(found: columns::Total) -> Statistics {
         passed_bytes: found.passed_bytes,
         applied_regions: found.applied_regions,
         applied_bytes: found.applied_bytes,
-        unmapped_bytes: found.unmapped_bytes.unwrap_or(0),
-        watched_bytes: found.watched_bytes.unwrap_or(0),
-        returned_bytes: found.returned_bytes.unwrap_or(0),
+        unmapped_bytes: found.unmapped_bytes,
+        watched_bytes: found.watched_bytes,
+        returned_bytes: found.returned_bytes,
         rejected_bytes: found.rejected_bytes,
         refusals: found.refusals.into_iter().map(refusal).collect(),
         quota_exceeded: found.quota_exceeded,

@@ -38,10 +38,9 @@ pub(crate) const REGIONS: &str = "regions";
 /// The column of what a snapshot took.
 pub(crate) const COST: &str = "cost";
 /// The columns of a survey and of a cost that only a live source fills.
-pub(crate) const OF_LIVE: [&str; 4] = ["kinds", "mapped_again_bytes", "longest_hold_ns", "holds_ns"];
-/// The columns of a region that say what a survey found in it.
-pub(crate) const REGION_PAGES: [&str; 5] =
-    ["present_bytes", "touched_bytes", "unobservable_bytes", "unknown_bytes", "swapped_bytes"];
+pub(crate) const OF_LIVE: [&str; 3] = ["kinds", "longest_hold_ns", "holds_ns"];
+/// The column of a region that says what a survey found in it.
+pub(crate) const FIGURES: &str = "figures";
 
 table! {
     /// A row.
@@ -54,6 +53,8 @@ table! {
         "aggregation_ns" => aggregation_ns: Option<u64>,
         /// samples in an aggregation: the highest possible `nr_accesses`
         "samples" => samples: Option<u32>,
+        /// the number of the snapshot in the recording, modulo 2^32
+        "snapshot" => snapshot: Option<u32>,
         /// the identity of the target
         "id" => id: Option<Id>,
         /// what the target is; null if it is what the last row of the target says
@@ -103,10 +104,10 @@ table! {
         /// when the target started, in nanoseconds since the Unix epoch; for physical memory, when the machine started
         "started_unix_ns" => started_unix_ns: u64,
         /// the path of the cgroup of the process, within the hierarchy that accounts memory; null if the target is no
-        /// process, if it is not known, and in older recordings
+        /// process, and if it is not known
         "cgroup" => cgroup: Option<Arc<str>>,
         /// the process ID in the PID namespace of the process; null if that is the recorder's, if the target is no
-        /// process, if it is not known, and in older recordings
+        /// process, and if it is not known
         "inner_pid" => inner_pid: Option<u32>,
     }
 }
@@ -130,30 +131,40 @@ table! {
 table! {
     /// A region.
     struct Region, RegionBuilder, RegionReader {
-        /// the first address
-        "start" => start: u64,
-        /// the address after the last
-        "end" => end: u64,
+        /// the distance from the end of the region before, in bytes; that of the first region of a row from address 0
+        "gap_bytes" => gap_bytes: u64,
+        /// bytes of the region that are not in memory, be they mapped or not; all of them without a survey. The region
+        /// ends after these and `figures.present_bytes`
+        "absent_bytes" => absent_bytes: u64,
         /// in how many of `samples` samples the region was found accessed; counted in the samples that were taken and
         /// could be observed, and scaled to `samples`
         "nr_accesses" => nr_accesses: u32,
         /// how many samples were really taken, at most `samples`; a region that is steady or new has fewer; `samples`
         /// where the source does not tell, as with the probe `damon`
         "nr_samples" => nr_samples: u32,
-        /// for how many aggregations the access frequency has stayed the same
-        "age" => age: u32,
+        /// the number of the snapshot since which the access frequency is the same: its age in aggregations is
+        /// `snapshot` less this number, modulo 2^32
+        "since" => since: u32,
         /// how many of `samples` samples could not be observed; scaled as `nr_accesses` is
         "nr_unobservable" => nr_unobservable: u32,
-        /// bytes of the region that are in memory, by the last survey; null without one, as in the next three
-        "present_bytes" => present_bytes: Option<u64>,
-        /// bytes of the region that were accessed between the last two surveys
-        "touched_bytes" => touched_bytes: Option<u64>,
-        /// present bytes of the region that could not be observed
-        "unobservable_bytes" => unobservable_bytes: Option<u64>,
-        /// present bytes of the region whose accesses are not known between the last two
-        /// surveys; `touched_bytes` counts them as accessed in the same share as the rest
-        "unknown_bytes" => unknown_bytes: Option<u64>,
-        /// bytes of the region in swap; null if the survey does not know, and in older recordings
+        /// what the last survey found in the region; null without one
+        "figures" => figures: Option<Figures>,
+    }
+}
+
+table! {
+    /// What a survey knows of some bytes.
+    struct Figures, FiguresBuilder, FiguresReader {
+        /// bytes in memory
+        "present_bytes" => present_bytes: u64,
+        /// bytes that were accessed since the survey before
+        "touched_bytes" => touched_bytes: u64,
+        /// present bytes that could not be observed
+        "unobservable_bytes" => unobservable_bytes: u64,
+        /// present bytes whose accesses since the survey before are not known: `touched_bytes` and `within_bytes` count
+        /// them as accessed in the same share as the rest
+        "unknown_bytes" => unknown_bytes: u64,
+        /// bytes in swap; null if the survey does not know
         "swapped_bytes" => swapped_bytes: Option<u64>,
     }
 }
@@ -166,7 +177,7 @@ table! {
         "rounds" => rounds: u32,
         /// how many of these rounds began late
         "late_rounds" => late_rounds: u32,
-        /// how many of these rounds had samples; null in older recordings, and if the source does not tell
+        /// how many of these rounds had samples; null if the source does not tell
         "sampled_rounds" => sampled_rounds: Option<u32>,
         /// pages read in these rounds
         "reads" => reads: u64,
@@ -176,18 +187,18 @@ table! {
         "clears" => clears: u64,
         /// CPU time of the monitor's thread since the last snapshot, surveys included, in nanoseconds
         "cpu_ns" => cpu_ns: u64,
-        /// CPU time of the threads that record and draw since the last snapshot, in nanoseconds; null in older
-        /// recordings, and if the source does not tell
+        /// CPU time of the threads that record and draw since the last snapshot, in nanoseconds; null if the source
+        /// does not tell
         "other_cpu_ns" => other_cpu_ns: Option<u64>,
         /// whether the budget did not suffice, so that surveys or samples were rarer than they would be without it;
-        /// null in older recordings, and if there is no budget
+        /// null if there is no budget
         "limited" => limited: Option<bool>,
-        /// what the budget did not suffice for; null in older recordings, and if there is no budget
+        /// what the budget did not suffice for; null if there is no budget
         "not_afforded" => not_afforded: Option<NotAfforded>,
         /// mapped bytes that could not be observed
         "unobservable_bytes" => unobservable_bytes: u64,
         /// the longest call since the last snapshot for which the kernel held the memory map of a target, so that the
-        /// target could wait for it, in nanoseconds; null in older recordings, and if the source does not tell
+        /// target could wait for it, in nanoseconds; null if the source does not tell
         "longest_hold_ns" => longest_hold_ns: Option<u64>,
         /// all such calls since the last snapshot together, in nanoseconds; null as `longest_hold_ns`
         "holds_ns" => holds_ns: Option<u64>,
@@ -224,7 +235,7 @@ table! {
         /// swap; null if that is not known
         "major_faults" => major_faults: Option<u64>,
         /// what advice on the memory of the targets needs beside it, as JSON: see
-        /// [below](#surroundings); null in older recordings, and if schemes act
+        /// [below](#surroundings); null if schemes act
         "surroundings" => surroundings: Option<Arc<str>>,
     }
 }
@@ -287,15 +298,14 @@ table! {
         "quota_exceeded" => quota_exceeded: u64,
         /// the time of the actions and of inspecting pages for the filters, in nanoseconds
         "spent_ns" => spent_ns: u64,
-        /// of the bytes that the action freed, those that were watched until the end of their time; null in older
-        /// recordings
-        "watched_bytes" => watched_bytes: Option<u64>,
+        /// of the bytes that the action freed, those that were watched until the end of their time
+        "watched_bytes" => watched_bytes: u64,
         /// of `watched_bytes`, those that were in memory again within their time: the least age that the scheme asks
-        /// for, at most a minute; null in older recordings
-        "returned_bytes" => returned_bytes: Option<u64>,
+        /// for, at most a minute
+        "returned_bytes" => returned_bytes: u64,
         /// bytes that an action which frees memory unmapped from their target without freeing them, so that they are
-        /// in memory still; null in older recordings
-        "unmapped_bytes" => unmapped_bytes: Option<u64>,
+        /// in memory still
+        "unmapped_bytes" => unmapped_bytes: u64,
     }
 }
 
@@ -353,7 +363,7 @@ table! {
         /// `/proc/PID/smaps_rollup`; null in recordings of versions that do not read it, because the target waits for
         /// it
         "proportional_bytes" => proportional_bytes: Option<u64>,
-        /// bytes in swap; without shared memory in swap, which older recordings include
+        /// bytes in swap, without shared memory
         "swapped_bytes" => swapped_bytes: u64,
     }
 }
@@ -390,15 +400,19 @@ table! {
         /// not known which memory the targets share
         "total" => total: Option<SurveyTotal>,
         /// why much memory was left unobservable, and which option has it observed, in a sentence; null in all rows of
-        /// a survey but the first, in older recordings, and if little was left out
+        /// a survey but the first, and if little was left out
         "left_out" => left_out: Option<Arc<str>>,
         /// the windows of `within_bytes`, in nanoseconds, rising
         "windows_ns" => windows_ns: Vec<u64>,
+        /// bytes that were accessed within each of `windows_ns` before the survey, less those within the window before:
+        /// those of the first mapping, of the second, and so on. A window that goes back to before the first survey
+        /// counts what was accessed since then
+        "within_bytes" => within_bytes: Vec<u64>,
         /// the sums of the mappings that have a page in memory or in swap, in the order of the mappings
         "mappings" => mappings: Vec<Surveyed>,
         /// the blocks of 2 MiB that have a present or a swapped page, in the order of addresses
         "blocks" => blocks: Vec<Block>,
-        /// the memory of the target on each NUMA node, in the order of the nodes; null in older recordings, if all
+        /// the memory of the target on each NUMA node, in the order of the nodes; null if all
         /// memory is on one node, and if the survey does not know the nodes
         "nodes" => nodes: Option<Vec<OnNode>>,
     }
@@ -419,27 +433,27 @@ table! {
 table! {
     /// The sums of a survey over all targets, where each page counts once.
     struct SurveyTotal, SurveyTotalBuilder, SurveyTotalReader {
-        /// bytes in memory
-        "present_bytes" => present_bytes: u64,
-        /// of these, bytes that more than one target maps
+        /// the sums; `unknown_bytes` may count several times what several targets share
+        "sums" => sums: Sums,
+        /// of the present bytes, those that more than one target maps
         "shared_bytes" => shared_bytes: u64,
-        /// bytes that were accessed since the survey before
-        "touched_bytes" => touched_bytes: u64,
-        /// present bytes that could not be observed
-        "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes whose accesses since the survey before are not known; what several
-        /// targets share may count several times
-        "unknown_bytes" => unknown_bytes: u64,
-        /// bytes in swap; null if the survey does not know, and in older recordings
-        "swapped_bytes" => swapped_bytes: Option<u64>,
-        /// bytes by kind; null in older recordings
-        "kinds" => kinds: Option<Kinds>,
-        /// bytes that a target maps again, as in `mappings`; null in older recordings
-        "mapped_again_bytes" => mapped_again_bytes: Option<u64>,
-        /// bytes that were accessed within each of `windows_ns` before the survey
+        /// as `survey.within_bytes`
         "within_bytes" => within_bytes: Vec<u64>,
         /// the memory on each NUMA node, in the order of the nodes; null as `nodes` of the survey
         "nodes" => nodes: Option<Vec<OnNode>>,
+    }
+}
+
+table! {
+    /// What a survey found in some memory.
+    struct Sums, SumsBuilder, SumsReader {
+        /// what is known of it; a struct as that of regions
+        "figures" => figures: Figures,
+        /// bytes by kind; null if none has a kind, and if the source does not tell
+        "kinds" => kinds: Option<Kinds>,
+        /// bytes in memory that the target maps at a lower address too: they are counted there, and in no other column
+        /// here
+        "mapped_again_bytes" => mapped_again_bytes: u64,
     }
 }
 
@@ -470,15 +484,9 @@ table! {
     struct OnNode, OnNodeBuilder, OnNodeReader {
         /// the number of the node
         "node" => node: u32,
-        /// bytes in memory
-        "present_bytes" => present_bytes: u64,
-        /// bytes that were accessed since the survey before
-        "touched_bytes" => touched_bytes: u64,
-        /// present bytes that could not be observed
-        "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes whose accesses since the survey before are not known
-        "unknown_bytes" => unknown_bytes: u64,
-        /// bytes that were accessed within each of `windows_ns` before the survey
+        /// the sums
+        "sums" => sums: Sums,
+        /// as `survey.within_bytes`
         "within_bytes" => within_bytes: Vec<u64>,
     }
 }
@@ -488,48 +496,31 @@ table! {
     struct Surveyed, SurveyedBuilder, SurveyedReader {
         /// the index of the mapping in `mappings` of this row, or of the last row that has them
         "mapping" => mapping: u32,
-        /// bytes in memory
-        "present_bytes" => present_bytes: u64,
-        /// bytes that were accessed since the survey before
-        "touched_bytes" => touched_bytes: u64,
-        /// present bytes that could not be observed
-        "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes whose accesses since the survey before are not known; `touched_bytes`
-        /// and `within_bytes` count them as accessed in the same share as the rest
-        "unknown_bytes" => unknown_bytes: u64,
-        /// bytes in swap; null if the survey does not know, and in older recordings
-        "swapped_bytes" => swapped_bytes: Option<u64>,
-        /// bytes by kind; null in older recordings
-        "kinds" => kinds: Option<Kinds>,
-        /// bytes in memory that the target maps at a lower address too: they are counted there, and in no other column
-        /// here; null in older recordings
-        "mapped_again_bytes" => mapped_again_bytes: Option<u64>,
-        /// bytes that were accessed within each of `windows_ns` before the survey; a window that goes back to before
-        /// the first survey counts what was accessed since then
-        "within_bytes" => within_bytes: Vec<u64>,
+        /// the sums
+        "sums" => sums: Sums,
     }
 }
 
 table! {
     /// A block of 2 MiB.
     struct Block, BlockBuilder, BlockReader {
-        /// the first address, a multiple of 2 MiB
-        "start" => start: u64,
+        /// the distance from the end of the block before, in blocks; that of the first block of a row from address 0
+        "gap_blocks" => gap_blocks: u64,
         /// the number of present pages, of 512
         "present_pages" => present_pages: u16,
         /// how many of these were accessed since the survey before
         "touched_pages" => touched_pages: u16,
-        /// for how long the page that was accessed last has been idle, in nanoseconds
-        "idle_ns" => idle_ns: u64,
-        /// for how long the present pages have been idle on the mean, in nanoseconds, those for which that is known;
-        /// null if it is known for none, and in older recordings
-        "mean_idle_ns" => mean_idle_ns: Option<u64>,
-        /// the number of absent pages that are in swap; null if the survey does not know, and in older recordings
+        /// when the page that was accessed last was accessed, in hundredths of a second since the start of the run
+        "used_cs" => used_cs: i32,
+        /// when the present pages were accessed last, on the mean of those for which that is known, likewise; null if
+        /// it is known for none
+        "mean_used_cs" => mean_used_cs: Option<i32>,
+        /// the number of absent pages that are in swap; null if the survey does not know
         "swapped_pages" => swapped_pages: Option<u16>,
-        /// how many of the present pages could not be observed; null in older recordings
+        /// how many of the present pages could not be observed; null if that is not known
         "unobservable_pages" => unobservable_pages: Option<u16>,
         /// of how many of the present pages it is not known whether they were accessed since the survey before;
-        /// `touched_pages` counts them as accessed in the same share as the rest; null in older recordings
+        /// `touched_pages` counts them as accessed in the same share as the rest; null if that is not known
         "unknown_pages" => unknown_pages: Option<u16>,
     }
 }
@@ -687,6 +678,7 @@ impl Row {
             time_ns,
             aggregation_ns: None,
             samples: None,
+            snapshot: None,
             id: None,
             target: None,
             mappings: None,
@@ -742,7 +734,7 @@ impl Survey {
         let window = size_of::<u64>() * self.windows_ns.len();
         let of_total = self.total.as_ref().and_then(|total| total.nodes.as_ref());
         let nodes: usize = self.nodes.iter().chain(of_total).map(Vec::len).sum();
-        64 + window + (self.mappings.len() + nodes) * (40 + window) + self.blocks.len() * 20
+        64 + window + (self.mappings.len() + nodes) * (56 + window) + self.blocks.len() * 32
     }
 }
 

@@ -5,7 +5,7 @@ use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, Ip
 use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{ArrowError, Schema};
 
-use crate::message::frame;
+use crate::message::{Segment, frame};
 
 /// Buffers begin at multiples of this many bytes. It is the least that Arrow allows, so that small batches have little
 /// padding.
@@ -37,15 +37,15 @@ impl Encoder {
             &mut self.dictionaries,
             &self.options,
         );
-        frame(&encoded.ipc_message, &encoded.arrow_data).ok_or_else(too_large)
+        frame(&encoded.ipc_message, &encoded.arrow_data, Segment::default()).ok_or_else(too_large)
     }
 
     /// The message of one batch.
-    pub(crate) fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    pub(crate) fn batch(&mut self, batch: &RecordBatch, segment: Segment) -> Result<Vec<u8>, ArrowError> {
         // No column is a dictionary, and so there are no dictionaries to write.
         let (_, encoded) =
             IpcDataGenerator::default().encode(batch, &mut self.dictionaries, &self.options, &mut self.context)?;
-        frame(&encoded.ipc_message, &encoded.arrow_data).ok_or_else(too_large)
+        frame(&encoded.ipc_message, &encoded.arrow_data, segment).ok_or_else(too_large)
     }
 }
 

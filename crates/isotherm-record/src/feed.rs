@@ -1,6 +1,7 @@
 //! Reading a recording: its batches out of the file, by a thread of their own if there are many.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -158,7 +159,7 @@ impl Decoder {
     fn new(source: Source, wanted: Wanted) -> Self {
         let at = source.spans.first().map_or(0, |span| span.start);
         let end = source.spans.last().map_or(0, |span| span.end);
-        let ahead = Ahead::new(source.file.clone(), end);
+        let ahead = Ahead::with_tail(source.file.clone(), end, Arc::clone(&source.tail));
         Self { at, span: 0, source, wanted, context: Context::default(), ahead }
     }
 
@@ -198,7 +199,13 @@ impl Iterator for Decoder {
 
     fn next(&mut self) -> Option<Decoded> {
         let mut span = self.source.spans.get(self.span)?;
-        while self.at >= span.end {
+        loop {
+            if let Ok(nth) = self.source.replaced.binary_search_by_key(&self.at, |range| range.start) {
+                self.at = self.source.replaced[nth].end;
+            }
+            if self.at < span.end {
+                break;
+            }
             self.span += 1;
             span = self.source.spans.get(self.span)?;
             self.at = span.start;
@@ -229,11 +236,11 @@ mod tests {
     fn a_thread_gives_the_batches_of_the_file_and_its_errors_and_ends_with_its_reader() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.rec");
-        let mut recorder =
-            Recorder::create_with(&path, &header(), Contents { marks: true, ..Contents::default() }).unwrap();
+        let contents = Contents { marks: true, ..Contents::default() };
+        let mut recorder = Recorder::create_with(&path, &header(), contents).unwrap().appearing_whole();
         for nth in 0..200 {
             let text = MarkText::new(format!("mark {nth}").as_bytes()).unwrap();
-            recorder.write_mark(&Mark { time: Duration::from_secs(nth), text }).unwrap();
+            recorder.write_mark(&Mark { time: Duration::from_secs(60 * nth), text }).unwrap();
         }
         recorder.finish().unwrap();
         let recording = Recording::open(&path).unwrap();

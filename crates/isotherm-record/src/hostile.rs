@@ -22,7 +22,7 @@ use proptest::test_runner::{Config, RngSeed};
 
 use crate::columns::{self, RowBuilder};
 use crate::id::StoredId;
-use crate::message::frame;
+use crate::message::{Segment, frame};
 use crate::table::Build;
 use crate::target::{mapping_columns, region_columns};
 use crate::{
@@ -112,7 +112,8 @@ fn first_row(regions: &[RegionSnapshot], mappings: &[Mapping]) -> columns::Row {
             inner_pid: None,
         }),
         mappings: Some(mapping_columns(target(1), mappings)),
-        regions: Some(region_columns(regions)),
+        snapshot: Some(1),
+        regions: Some(region_columns(regions, 1)),
         ..columns::Row::new(columns::TARGET, 1)
     }
 }
@@ -232,7 +233,8 @@ fn some_activity() -> Activity {
 
 /// Reads a recording of these messages.
 fn read(directory: &Path, messages: &[Parts]) -> Result<(Vec<SnapshotRecord>, Vec<Activity>), RecordError> {
-    let bytes: Vec<u8> = messages.iter().flat_map(|(flatbuffer, body)| frame(flatbuffer, body).unwrap()).collect();
+    let bytes: Vec<u8> =
+        messages.iter().flat_map(|(flatbuffer, body)| frame(flatbuffer, body, Segment::default()).unwrap()).collect();
     let path = directory.join("a.rec");
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
@@ -266,7 +268,7 @@ fn rows_that_break_the_rules_are_refused() {
     let no_pid = columns::Id { pid: None, ..StoredId::new(target(1), true).column() };
 
     let with_regions = |regions: &[RegionSnapshot]| refusal(&[first_row(regions, &[])]);
-    assert_eq!(with_regions(&overlap), "regions are out of order or overlap");
+    assert_eq!(with_regions(&overlap), "a range of addresses is empty or reversed");
     assert_eq!(with_regions(&too_many), "a region has more accesses than there are samples");
     assert_eq!(with_regions(&unobservable), "a region has more unobservable samples than there are samples");
     assert_eq!(with_regions(&sampled_too_often), "a region has more samples taken than there are samples");
@@ -319,15 +321,20 @@ fn surveys_that_break_the_rules_are_refused() {
     assert_eq!(refused(&|found| found.windows_ns.truncate(9)), "a survey has more or fewer sums than windows");
     assert_eq!(refused(&|found| found.mappings[0].mapping = 1), "a survey has a mapping that is not there");
     let too_large = "a survey has more present bytes in a mapping than its size";
-    assert_eq!(refused(&|found| found.mappings[0].present_bytes = u64::MAX), too_large);
-    assert_eq!(refused(&|found| found.mappings[0].unknown_bytes = u64::MAX), larger);
+    assert_eq!(refused(&|found| found.mappings[0].sums.figures.present_bytes = u64::MAX), too_large);
+    assert_eq!(refused(&|found| found.mappings[0].sums.figures.unknown_bytes = u64::MAX), larger);
     let too_much = "a survey has more bytes of a mapping in memory and in swap than its size";
-    assert_eq!(refused(&|found| found.mappings[0].swapped_bytes = Some(u64::MAX)), too_much);
-    assert_eq!(refused(&|found| found.mappings[0].within_bytes[9] = 3 * PAGE_SIZE), larger);
-    let twice = |found: &mut columns::Survey| found.mappings.push(found.mappings[0].clone());
+    assert_eq!(refused(&|found| found.mappings[0].sums.figures.swapped_bytes = Some(u64::MAX)), too_much);
+    assert_eq!(refused(&|found| found.within_bytes[9] = 3 * PAGE_SIZE), larger);
+    assert_eq!(refused(&|found| found.within_bytes.truncate(9)), "a survey has more or fewer sums than windows");
+    let twice = |found: &mut columns::Survey| {
+        found.mappings.push(found.mappings[0].clone());
+        found.within_bytes.extend_from_within(..);
+    };
     assert_eq!(refused(&twice), "the mappings of a survey are out of order");
-    assert_eq!(refused(&|found| found.blocks.swap(0, 1)), "the blocks of a survey are out of order");
-    assert_eq!(refused(&|found| found.blocks[0].start += 1), "a block of a survey begins within a block");
+    let beyond = "a block of a survey is beyond all addresses";
+    assert_eq!(refused(&|found| found.blocks[1].gap_blocks = u64::MAX), beyond);
+    assert_eq!(refused(&|found| found.blocks[0].gap_blocks = 1 << 43), beyond);
     let pages = "a block of a survey has more pages than there are";
     assert_eq!(refused(&|found| found.blocks[0].present_pages = 513), pages);
     assert_eq!(refused(&|found| found.blocks[0].touched_pages = 6), pages);
@@ -351,7 +358,7 @@ fn present_bytes_that_break_the_rules_are_refused() {
         let pages = RegionPages { present, touched, ..RegionPages::default() };
         refusal(&[first_row(&[RegionSnapshot { pages: Some(pages), ..region(1..3, 0) }], &[])])
     };
-    assert_eq!(pages(3 * PAGE_SIZE, 0), "a region has more present bytes than its size");
+    assert_eq!(pages(3 * PAGE_SIZE, 0), "a range of addresses is empty or reversed");
     assert_eq!(pages(PAGE_SIZE, PAGE_SIZE + 1), "a part of a region's present bytes is more than all of them");
     let pages = RegionPages { present: PAGE_SIZE, swapped: Some(PAGE_SIZE + 1), ..RegionPages::default() };
     let row = first_row(&[RegionSnapshot { pages: Some(pages), ..region(1..3, 0) }], &[]);
@@ -413,7 +420,7 @@ fn a_batch_that_expands_too_much_is_refused() {
     assert!(matches!(&error, RecordError::TooLarge { part: "a batch", .. }), "{error}");
     let recording = Recording::open_within(&directory.path().join("a.rec"), Some(1 << 30)).unwrap();
     let error = recording.snapshots().next().unwrap().unwrap_err();
-    assert!(error.to_string().contains("regions are out of order or overlap"), "{error}");
+    assert!(error.to_string().contains("a range of addresses is empty or reversed"), "{error}");
 }
 
 #[test]
@@ -510,7 +517,7 @@ fn columns_of_another_type_or_missing_ones_are_refused() {
     assert_eq!(refused(&|fields| drop(fields.remove(0))), "a column is missing");
     let other_type = "a column has another type than the format says";
     assert_eq!(refused(&|fields| fields[1] = Field::new("time_ns", DataType::Int64, false)), other_type);
-    assert_eq!(refused(&|fields| fields[7] = Field::new("regions", DataType::Utf8, true)), other_type);
+    assert_eq!(refused(&|fields| fields[8] = Field::new("regions", DataType::Utf8, true)), other_type);
     let large = Field::new("more", DataType::LargeUtf8, true);
     assert_eq!(refused(&|fields| fields.push(large.clone())), "it has a column of a type that recordings do not use");
     let small = Field::new("more", DataType::UInt8, true);

@@ -1,7 +1,8 @@
 //! The layout of a recording: where its whole messages are, and what of it is damaged.
 //!
 //! All checksums are compared before anything is decoded, so that a reader knows from the start what is missing. After
-//! damage, the next message is found by its marker; its checksum says whether it is one.
+//! damage, the next message is found by its marker; its checksum says whether it is one. Where a recorder was killed
+//! while it put one batch in the place of those of a segment, the last batch that is all of it counts.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use crate::ahead::Ahead;
 use crate::ending::Ending;
-use crate::message::{Checksum, END_MARKER, Fault, Found, MARKER, Message, PREFIX_LEN, find};
+use crate::message::{Checksum, END_MARKER, Fault, Found, MARKER, Message, PREFIX_LEN, Segment, find};
 
 /// A part of a recording that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,23 @@ pub(crate) struct Layout {
     /// The whole messages: ranges of bytes, one more than there are damaged parts between them. Any may be empty.
     pub(crate) spans: Vec<Range<u64>>,
     pub(crate) damage: Vec<Damage>,
+    /// Parts to be passed over, because a batch after each of them has what was in it.
+    pub(crate) replaced: Vec<Range<u64>>,
+    /// The first byte of the last segment, which may be replaced while its recorder runs.
+    pub(crate) last_segment: u64,
     pub(crate) ending: Ending,
+}
+
+/// How far a file was read.
+#[derive(Clone, Copy)]
+struct Progress {
+    /// The byte after the last message.
+    at: u64,
+    /// The start of the span that is being read.
+    span: u64,
+    spans: usize,
+    damage: usize,
+    replaced: usize,
 }
 
 /// The longest metadata of a message that is looked for after damage. Those of a recording have a few thousand bytes.
@@ -57,8 +74,8 @@ struct Search<'a> {
 
 /// What comes at a place.
 enum Next {
-    /// A whole message, which ends here.
-    Whole(u64),
+    /// A whole message, which ends here, and where it belongs.
+    Whole(u64, Segment),
     End(Ending),
     /// Something else. If a message is damaged whose end is known, reading can go on there.
     Damaged(&'static str, Option<u64>),
@@ -68,17 +85,33 @@ enum Next {
 
 impl Search<'_> {
     fn layout(mut self, start: u64) -> io::Result<Layout> {
-        let (mut spans, mut damage) = (Vec::new(), Vec::<Damage>::new());
-        let (mut span, mut at) = (start, start);
+        let (mut spans, mut damage, mut replaced) = (Vec::new(), Vec::<Damage>::new(), Vec::new());
+        let (mut span, mut at, mut number) = (start, start, 0);
+        // The ends of the last message, and of the last one of the segment before.
+        let mut last = Progress { at, span, spans: 0, damage: 0, replaced: 0 };
+        let mut before = last;
+        let layout = |spans: Vec<_>, damage, replaced, before: Progress, ending| {
+            Ok(Layout { spans, damage, replaced, last_segment: before.at, ending })
+        };
         loop {
             let (reason, resume) = match self.next(at)? {
-                Next::Whole(end) => {
+                Next::Whole(end, segment) => {
+                    if segment.number != number {
+                        (number, before) = (segment.number, last);
+                    } else if segment.is_whole {
+                        spans.truncate(before.spans);
+                        damage.truncate(before.damage);
+                        replaced.truncate(before.replaced);
+                        replaced.push(before.at..at);
+                        span = before.span;
+                    }
                     at = end;
+                    last = Progress { at, span, spans: spans.len(), damage: damage.len(), replaced: replaced.len() };
                     continue;
                 }
                 Next::End(ending) => {
                     spans.push(span..at);
-                    return Ok(Layout { spans, damage, ending });
+                    return layout(spans, damage, replaced, before, ending);
                 }
                 Next::Damaged(reason, Some(end)) => (reason, Some(end)),
                 Next::Damaged(reason, None) => (reason, self.seek(at + 1)?.or(self.end_marker_after(at)?)),
@@ -86,7 +119,7 @@ impl Search<'_> {
                     Some(end) => ("the length of a message is wrong", Some(end)),
                     None => {
                         spans.push(span..at);
-                        return Ok(Layout { spans, damage, ending: Ending::CutShort { at } });
+                        return layout(spans, damage, replaced, before, Ending::CutShort { at });
                     }
                 },
             };
@@ -102,7 +135,9 @@ impl Search<'_> {
             return Ok(Next::Damaged("too many places look like messages", Some(self.len)));
         }
         Ok(match self.find(at)? {
-            Ok(Found::Message(message)) if self.body_is_whole(&message)? => Next::Whole(message.end()),
+            Ok(Found::Message(message)) if self.body_is_whole(&message)? => {
+                Next::Whole(message.end(), message.segment())
+            }
             Ok(Found::Message(message)) => {
                 // If nothing was inserted or left out, the next message begins at the end of this one.
                 let end = message.end();

@@ -12,6 +12,7 @@ mod activity;
 mod ahead;
 mod allocations;
 mod batches;
+mod cells;
 mod check;
 mod column;
 mod columns;
@@ -31,6 +32,7 @@ mod id;
 mod identities;
 mod joined;
 mod layout;
+mod level;
 mod limits;
 mod mark;
 mod message;
@@ -54,7 +56,7 @@ mod writer;
 
 pub use columns::column_table;
 pub use convert::{
-    ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, pack, recover,
+    ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, recover,
 };
 pub use ending::Ending;
 pub use error::RecordError;
@@ -63,6 +65,7 @@ pub use examine::{Condition, Examination, Missing, Punctuality, examine};
 pub use id::{identity, pid_column};
 pub use joined::{JoinError, Joined, JoinedEvents};
 pub use layout::Damage;
+pub use level::{Level, MergedEvents, Merger, level, merged};
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{
@@ -81,4 +84,4 @@ pub use writer::{Recorder, recording_at};
 struct Readme;
 
 /// The format of recordings that this version writes and reads.
-pub const FORMAT: u64 = 3;
+pub const FORMAT: u64 = 4;

@@ -2,8 +2,9 @@
 //!
 //! A message is Arrow's: the marker `0xFFFFFFFF`, the length of the metadata (32 bits, little-endian), the metadata
 //! (a flatbuffer `Message`), the body. Arrow allows padding after the metadata. In a recording the padding ends
-//! in two checksums (CRC-32, little-endian): of all bytes before them in the message, and of the body. Other readers of
-//! Arrow pass over them.
+//! in four words (32 bits, little-endian), which other readers of Arrow pass over: the number of the segment, whether
+//! the message is all of the segment, and two checksums (CRC-32), of all bytes before them in the message, and of the
+//! body.
 
 use std::fs::File;
 use std::io;
@@ -15,6 +16,8 @@ use crate::ahead::Ahead;
 
 pub(crate) const MARKER: [u8; 4] = [0xff; 4];
 pub(crate) const PREFIX_LEN: usize = 8;
+/// The bytes of the number of the segment, and of whether the message is all of it.
+const PLACE_LEN: usize = 8;
 const CHECKSUMS_LEN: usize = 8;
 /// Ends a stream: a message whose metadata has no bytes.
 pub(crate) const END_MARKER: [u8; PREFIX_LEN] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -29,15 +32,29 @@ const MAX_CORRECTED: usize = 16 << 10;
 /// How many bytes of a body are read at a time where it need not be in memory.
 const CHUNK: u64 = 1 << 16;
 
-/// A message as bytes: `flatbuffer` and `body` framed, with their checksums.
-pub(crate) fn frame(flatbuffer: &[u8], body: &[u8]) -> Option<Vec<u8>> {
+/// Where a batch belongs.
+///
+/// A segment is some seconds of a recording. While it is recorded, it grows by batches that are a part of it. Then one
+/// batch that is all of it takes their place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Counts from 1.
+    pub(crate) number: u32,
+    /// Whether the batch has all rows of the segment, and takes the place of those of this number before it.
+    pub(crate) is_whole: bool,
+}
+
+/// A message as bytes: `flatbuffer` and `body` framed, with their place and checksums.
+pub(crate) fn frame(flatbuffer: &[u8], body: &[u8], segment: Segment) -> Option<Vec<u8>> {
     let padded = flatbuffer.len().next_multiple_of(8);
-    let metadata_len = u32::try_from(padded + CHECKSUMS_LEN).ok().filter(|&len| len as usize <= MAX_METADATA)?;
+    let metadata_len = padded + PLACE_LEN + CHECKSUMS_LEN;
+    let metadata_len = u32::try_from(metadata_len).ok().filter(|&len| len as usize <= MAX_METADATA)?;
     let mut bytes = Vec::with_capacity(PREFIX_LEN + metadata_len as usize + body.len());
     bytes.extend(MARKER);
     bytes.extend(metadata_len.to_le_bytes());
     bytes.extend(flatbuffer);
     bytes.resize(PREFIX_LEN + padded, 0);
+    bytes.extend([segment.number, u32::from(segment.is_whole)].into_iter().flat_map(u32::to_le_bytes));
     let checksums = [crc32fast::hash(&bytes), crc32fast::hash(body)];
     bytes.extend(checksums.into_iter().flat_map(u32::to_le_bytes));
     bytes.extend(body);
@@ -145,6 +162,15 @@ impl Message {
     /// The first byte of its body.
     pub(crate) fn body_start(&self) -> u64 {
         self.at + self.head.len() as u64
+    }
+
+    /// Where it belongs.
+    pub(crate) fn segment(&self) -> Segment {
+        let place = self.checksums().and_then(|(checked, ..)| checked.last_chunk::<PLACE_LEN>());
+        place.map_or_else(Segment::default, |&[a, b, c, d, is_whole, ..]| Segment {
+            number: u32::from_le_bytes([a, b, c, d]),
+            is_whole: is_whole != 0,
+        })
     }
 
     /// Whether it is a batch of rows.

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use arrow_schema::Fields;
 use isotherm_core::{Allocations, PanelSnapshot, sanitise};
 use isotherm_input::{Input, Problem};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Deserialize;
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Tail};
 use crate::batches::Batches;
 use crate::decode::{Kind, Rows};
 use crate::ending::Ending;
@@ -25,6 +28,9 @@ use crate::{
     columns, foreign,
 };
 
+/// The longest segment that a recorder may be about to replace: its parts have less than 1 MiB, but for the last one.
+const MOST_TAIL: u64 = 32 << 20;
+
 /// A recording that is open for reading. Several passes over it are possible, also at the same time.
 ///
 /// Readers see what the file held when it was opened. A recording that is still being made can be opened again.
@@ -35,6 +41,8 @@ pub struct Recording {
     ending: Ending,
     damage: Vec<Damage>,
     is_header_corrected: bool,
+    /// The first byte of the last segment.
+    last_segment: u64,
     len: u64,
 }
 
@@ -61,6 +69,8 @@ impl Recording {
             _ => RecordError::NotAFile { path: path.into() },
         })?;
         let file = Arc::new(file);
+        // Until it is unlocked, its recorder replaces nothing.
+        let locked = Locked::new(&file);
         let len = file.metadata().map_err(open_error)?.len();
         if len == 0 {
             return Err(RecordError::Empty { path: path.into() });
@@ -78,10 +88,18 @@ impl Recording {
             },
         };
         let read_error = |source| RecordError::Read { path: path.into(), offset: start, source };
-        let Layout { spans, damage, ending } = layout(&file, start, len).map_err(read_error)?;
+        let Layout { spans, damage, replaced, last_segment, ending } = layout(&file, start, len).map_err(read_error)?;
+        let mut tail = Tail::default();
+        if ending != Ending::Whole && len - last_segment <= MOST_TAIL {
+            let mut ahead = Ahead::new(Arc::clone(&file), len);
+            let bytes = ahead.bytes(last_segment, (len - last_segment) as usize).map_err(read_error)?;
+            tail = Tail { at: last_segment, bytes: bytes.to_vec() };
+        }
+        drop(locked);
         let limits = Limits::new(max_memory);
-        let source = Source { file, path: path.into(), limits, fields, spans: spans.into() };
-        Ok(Self { source, header, ending, damage, is_header_corrected, len })
+        let (path, tail) = (path.into(), tail.into());
+        let source = Source { file, tail, path, limits, fields, spans: spans.into(), replaced: replaced.into() };
+        Ok(Self { source, header, ending, damage, is_header_corrected, last_segment, len })
     }
 
     /// What is true for the whole recording.
@@ -146,18 +164,15 @@ impl Recording {
     /// The times of all snapshots and surveys, in the order of the file. A time may be repeated. Few other columns are
     /// read.
     pub(crate) fn times(&self) -> impl Iterator<Item = Result<Duration, RecordError>> {
-        let mut batches = Batches::new(self.source.clone(), &|path| columns::TIMES.contains(&path));
-        std::iter::from_fn(move || {
-            batches.find(|rows, index, _| {
-                Ok(match rows.kind(index) {
-                    Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
-                    Kind::Survey => rows.columns().survey_time(index).map(Duration::from_nanos),
-                    Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => {
-                        None
-                    }
-                })
-            })
-        })
+        times(self.source.clone())
+    }
+
+    /// The time of the last snapshot or survey in the last segment. `None` if that has none.
+    pub fn last_time(&self) -> Option<Duration> {
+        let mut source = self.source.clone();
+        let last = source.spans.last()?;
+        source.spans = [last.start.max(self.last_segment).min(last.end)..last.end].into();
+        times(source).filter_map(Result::ok).max()
     }
 
     /// All activities. Those of a recording without schemes tell only how much memory is in use, if there are any.
@@ -216,6 +231,44 @@ impl<T> Iterator for Items<T> {
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.item;
         self.events.find_map(|event| event.map(item).transpose())
+    }
+}
+
+/// The times of the snapshots and surveys of a source.
+fn times(source: Source) -> impl Iterator<Item = Result<Duration, RecordError>> {
+    let mut batches = Batches::new(source, &|path| columns::TIMES.contains(&path));
+    std::iter::from_fn(move || {
+        batches.find(|rows, index, _| {
+            Ok(match rows.kind(index) {
+                Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
+                Kind::Survey => rows.columns().survey_time(index).map(Duration::from_nanos),
+                Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => None,
+            })
+        })
+    })
+}
+
+/// A file that is locked while it is opened.
+struct Locked(Arc<File>);
+
+impl Locked {
+    /// The time for which a recorder has a file locked is that of two writes.
+    const MOST_TRIES: usize = 100;
+
+    fn new(file: &Arc<File>) -> Self {
+        for _ in 0..Self::MOST_TRIES {
+            if flock(file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Self(Arc::clone(file))
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serd
         columns::MARK if !contents.marks => None,
         columns::ALLOCATIONS if !contents.allocations => None,
         columns::MISSED if !contents.live => None,
-        columns::REGIONS if !contents.surveys => Some(Arc::new(without(field, &columns::REGION_PAGES))),
+        columns::REGIONS if !contents.surveys => Some(Arc::new(without(field, &[columns::FIGURES]))),
         _ => Some(Arc::clone(field)),
     });
     Ok(Schema::new_with_metadata(written.collect::<Fields>(), metadata))

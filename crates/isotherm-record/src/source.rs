@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use arrow_schema::Fields;
 
+use crate::ahead::Tail;
 use crate::limits::Limits;
 
 /// Where rows are read from.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) file: Arc<File>,
+    /// The end of the file, if its recorder may replace it.
+    pub(crate) tail: Arc<Tail>,
     pub(crate) path: Arc<Path>,
     /// How much memory its parts may take.
     pub(crate) limits: Limits,
@@ -20,4 +23,6 @@ pub(crate) struct Source {
     pub(crate) fields: Fields,
     /// Where the whole messages are, as ranges of bytes. Between two ranges the file is damaged.
     pub(crate) spans: Arc<[Range<u64>]>,
+    /// What is passed over within these.
+    pub(crate) replaced: Arc<[Range<u64>]>,
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, Unseen,
-    WINDOWS,
+    BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
+    Unseen, WINDOWS,
 };
 use isotherm_core::{Mapping, NodeId, TargetId};
 
@@ -18,37 +18,30 @@ pub(crate) type Cost = (SurveyCost, Option<Duration>);
 /// The column of a target of a survey. `cost` is for the first target, which also has what is known of all of them.
 pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Option<Cost>) -> columns::Survey {
     let total = survey.total.filter(|_| cost.is_some()).map(|TotalSums { sums, shared }| columns::SurveyTotal {
-        present_bytes: sums.present,
+        sums: sums_column(&sums),
         shared_bytes: shared,
-        touched_bytes: sums.touched,
-        unobservable_bytes: sums.unobservable,
-        unknown_bytes: sums.unknown,
-        swapped_bytes: sums.swapped,
-        kinds: Some(kinds_column(&sums.kinds)),
-        mapped_again_bytes: Some(sums.mapped_again),
-        within_bytes: sums.within.to_vec(),
+        within_bytes: within_column(&sums).collect(),
         nodes: nodes_column(&survey.by_node),
     });
-    let mappings = target.by_mapping.iter().map(|MappingSums { mapping, sums }| columns::Surveyed {
-        mapping: *mapping,
-        present_bytes: sums.present,
-        touched_bytes: sums.touched,
-        unobservable_bytes: sums.unobservable,
-        unknown_bytes: sums.unknown,
-        swapped_bytes: sums.swapped,
-        kinds: Some(kinds_column(&sums.kinds)),
-        mapped_again_bytes: Some(sums.mapped_again),
-        within_bytes: sums.within.to_vec(),
-    });
-    let blocks = target.by_block.iter().map(|block| columns::Block {
-        start: block.start,
-        present_pages: block.present,
-        touched_pages: block.touched,
-        idle_ns: nanoseconds(block.idle),
-        mean_idle_ns: block.mean_idle.map(nanoseconds),
-        swapped_pages: block.swapped,
-        unobservable_pages: block.unobservable,
-        unknown_pages: block.unknown,
+    let mappings = target.by_mapping.iter();
+    let mut end = 0;
+    let now = centiseconds(survey.time);
+    // Those before or after that are as far away as can be told: 248 days.
+    let used = |idle| now.saturating_sub(centiseconds(idle)).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+    let blocks = target.by_block.iter().map(|block| {
+        let nth = block.start / BLOCK_SIZE;
+        let gap_blocks = nth.saturating_sub(end);
+        end = nth + 1;
+        columns::Block {
+            gap_blocks,
+            present_pages: block.present,
+            touched_pages: block.touched,
+            used_cs: used(block.idle),
+            mean_used_cs: block.mean_idle.map(used),
+            swapped_pages: block.swapped,
+            unobservable_pages: block.unobservable,
+            unknown_pages: block.unknown,
+        }
     });
     columns::Survey {
         time_ns: nanoseconds(survey.time),
@@ -61,9 +54,52 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         total,
         left_out: survey.left_out.clone().filter(|_| cost.is_some()),
         windows_ns: WINDOWS.map(nanoseconds).to_vec(),
-        mappings: mappings.collect(),
+        within_bytes: mappings.clone().flat_map(|found| within_column(&found.sums)).collect(),
+        mappings: mappings
+            .map(|MappingSums { mapping, sums }| columns::Surveyed { mapping: *mapping, sums: sums_column(sums) })
+            .collect(),
         blocks: blocks.collect(),
         nodes: nodes_column(&target.by_node),
+    }
+}
+
+/// Hundredths of a second.
+fn centiseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_millis() / 10).unwrap_or(i64::MAX)
+}
+
+fn sums_column(sums: &PageSums) -> columns::Sums {
+    columns::Sums {
+        figures: columns::Figures {
+            present_bytes: sums.present,
+            touched_bytes: sums.touched,
+            unobservable_bytes: sums.unobservable,
+            unknown_bytes: sums.unknown,
+            swapped_bytes: sums.swapped,
+        },
+        kinds: (sums.kinds != Kinds::default()).then(|| kinds_column(&sums.kinds)),
+        mapped_again_bytes: sums.mapped_again,
+    }
+}
+
+/// What was accessed within each window, less what was within the one before.
+fn within_column(sums: &PageSums) -> impl Iterator<Item = u64> + use<> {
+    let mut before = 0;
+    sums.within.into_iter().map(move |bytes| bytes.wrapping_sub(std::mem::replace(&mut before, bytes)))
+}
+
+/// The sums that the columns hold. `within` has what was accessed within each window.
+fn sums(found: &columns::Sums, within: [u64; WINDOWS.len()]) -> PageSums {
+    let columns::Sums { figures, kinds: of_kinds, mapped_again_bytes } = found;
+    PageSums {
+        present: figures.present_bytes,
+        touched: figures.touched_bytes,
+        unobservable: figures.unobservable_bytes,
+        unknown: figures.unknown_bytes,
+        swapped: figures.swapped_bytes,
+        kinds: of_kinds.as_ref().map(kinds).unwrap_or_default(),
+        mapped_again: *mapped_again_bytes,
+        within,
     }
 }
 
@@ -96,28 +132,15 @@ fn kinds(found: &columns::Kinds) -> Kinds {
 fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
     let on_node = |NodeSums { node, sums }: &NodeSums| columns::OnNode {
         node: node.0,
-        present_bytes: sums.present,
-        touched_bytes: sums.touched,
-        unobservable_bytes: sums.unobservable,
-        unknown_bytes: sums.unknown,
-        within_bytes: sums.within.to_vec(),
+        sums: sums_column(sums),
+        within_bytes: within_column(sums).collect(),
     };
     (!by_node.is_empty()).then(|| by_node.iter().map(on_node).collect())
 }
 
 fn by_node(found: Option<&[columns::OnNode]>, windows: &Windows) -> Result<Vec<NodeSums>, &'static str> {
     let on_node = |found: &columns::OnNode| {
-        let sums = PageSums {
-            present: found.present_bytes,
-            touched: found.touched_bytes,
-            unobservable: found.unobservable_bytes,
-            unknown: found.unknown_bytes,
-            swapped: None,
-            kinds: Kinds::default(),
-            mapped_again: 0,
-            within: windows.bytes(&found.within_bytes)?,
-        };
-        Ok(NodeSums { node: NodeId(found.node), sums })
+        Ok(NodeSums { node: NodeId(found.node), sums: sums(&found.sums, windows.bytes(&found.within_bytes)?) })
     };
     found.unwrap_or_default().iter().map(on_node).collect()
 }
@@ -132,34 +155,35 @@ pub(crate) fn read(
     mappings: Arc<[Mapping]>,
 ) -> Result<TargetSurvey, &'static str> {
     let windows = Windows::new(&found.windows_ns)?;
-    let by_mapping = found.mappings.iter().map(|found| {
-        let sums = PageSums {
-            present: found.present_bytes,
-            touched: found.touched_bytes,
-            unobservable: found.unobservable_bytes,
-            unknown: found.unknown_bytes,
-            swapped: found.swapped_bytes,
-            kinds: found.kinds.as_ref().map(kinds).unwrap_or_default(),
-            mapped_again: found.mapped_again_bytes.unwrap_or(0),
-            within: windows.bytes(&found.within_bytes)?,
-        };
-        Ok(MappingSums { mapping: found.mapping, sums })
+    if found.within_bytes.len() != found.mappings.len() * windows.count {
+        return Err(OTHER_WINDOWS);
+    }
+    let by_mapping = found.mappings.iter().zip(found.within_bytes.chunks(windows.count)).map(|(found, within)| {
+        Ok(MappingSums { mapping: found.mapping, sums: sums(&found.sums, windows.bytes(within)?) })
     });
-    let by_block = found.blocks.iter().map(|block| BlockSums {
-        start: block.start,
-        present: block.present_pages,
-        touched: block.touched_pages,
-        idle: Duration::from_nanos(block.idle_ns),
-        mean_idle: block.mean_idle_ns.map(Duration::from_nanos),
-        swapped: block.swapped_pages,
-        unobservable: block.unobservable_pages,
-        unknown: block.unknown_pages,
+    let mut end = 0_u64;
+    let now = centiseconds(Duration::from_nanos(found.time_ns));
+    let idle = |used: i32| Duration::from_millis(10 * u64::try_from(now - i64::from(used)).unwrap_or(0));
+    let by_block = found.blocks.iter().map(|block| {
+        let nth = end.checked_add(block.gap_blocks).filter(|nth| *nth <= u64::MAX / BLOCK_SIZE);
+        let nth = nth.ok_or("a block of a survey is beyond all addresses")?;
+        end = nth + 1;
+        Ok(BlockSums {
+            start: nth * BLOCK_SIZE,
+            present: block.present_pages,
+            touched: block.touched_pages,
+            idle: idle(block.used_cs),
+            mean_idle: block.mean_used_cs.map(idle),
+            swapped: block.swapped_pages,
+            unobservable: block.unobservable_pages,
+            unknown: block.unknown_pages,
+        })
     });
     Ok(TargetSurvey {
         id,
         mappings,
         by_mapping: by_mapping.collect::<Result<_, &'static str>>()?,
-        by_block: by_block.collect(),
+        by_block: by_block.collect::<Result<Vec<_>, &'static str>>()?.into(),
         by_node: by_node(found.nodes.as_deref(), &windows)?,
     })
 }
@@ -177,16 +201,7 @@ pub(crate) fn cost(found: &columns::Survey) -> Option<Cost> {
 pub(crate) fn total(found: &columns::Survey) -> Result<(Option<TotalSums>, Vec<NodeSums>), &'static str> {
     let Some(total) = &found.total else { return Ok((None, Vec::new())) };
     let windows = Windows::new(&found.windows_ns)?;
-    let sums = PageSums {
-        present: total.present_bytes,
-        touched: total.touched_bytes,
-        unobservable: total.unobservable_bytes,
-        unknown: total.unknown_bytes,
-        swapped: total.swapped_bytes,
-        kinds: total.kinds.as_ref().map(kinds).unwrap_or_default(),
-        mapped_again: total.mapped_again_bytes.unwrap_or(0),
-        within: windows.bytes(&total.within_bytes)?,
-    };
+    let sums = sums(&total.sums, windows.bytes(&total.within_bytes)?);
     let by_node = by_node(total.nodes.as_deref(), &windows)?;
     Ok((Some(TotalSums { sums, shared: total.shared_bytes }), by_node))
 }
@@ -208,14 +223,24 @@ impl Windows {
         Ok(Self { count: of_file.len(), places: WINDOWS.map(place) })
     }
 
-    fn bytes(&self, within: &[u64]) -> Result<[u64; WINDOWS.len()], &'static str> {
-        if within.len() == self.count {
-            Ok(self.places.map(|place| within[place]))
-        } else {
-            Err("a survey has more or fewer sums than windows")
+    /// `less` has what was accessed within each window of the file, less what was within the one before.
+    fn bytes(&self, less: &[u64]) -> Result<[u64; WINDOWS.len()], &'static str> {
+        if less.len() != self.count {
+            return Err(OTHER_WINDOWS);
         }
+        let mut within = 0_u64;
+        let within: Vec<u64> = less
+            .iter()
+            .map(|bytes| {
+                within = within.wrapping_add(*bytes);
+                within
+            })
+            .collect();
+        Ok(self.places.map(|place| within[place]))
     }
 }
+
+const OTHER_WINDOWS: &str = "a survey has more or fewer sums than windows";
 
 #[cfg(test)]
 mod tests {
@@ -225,7 +250,7 @@ mod tests {
     fn a_window_that_is_missing_takes_the_bytes_of_the_next_longer_one() {
         let seconds = |s: u64| s * 1_000_000_000;
         let windows = Windows::new(&[seconds(1), seconds(3), seconds(60), seconds(61)]).unwrap();
-        assert_eq!(windows.bytes(&[1, 3, 60, 61]), Ok([1, 3, 60, 60, 60, 60, 61, 61, 61, 61]));
+        assert_eq!(windows.bytes(&[1, 2, 57, 1]), Ok([1, 3, 60, 60, 60, 60, 61, 61, 61, 61]));
         assert!(windows.bytes(&[1]).is_err());
         assert!(Windows::new(&[]).is_err());
         assert!(Windows::new(&[2, 1]).is_err());

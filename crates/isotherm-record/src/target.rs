@@ -44,8 +44,10 @@ impl RawRow {
             nr_regions = lists.len(index);
             if let Some((entries, places)) = lists.entries(index).filter(|_| needs.regions) {
                 regions.reserve_exact(places.len());
+                let snapshot = row.snapshot.at(index).ok_or("the row of a target has no number of its snapshot")?;
+                let mut end = 0;
                 for place in places {
-                    regions.push(region(&entries.at(place))?);
+                    regions.push(region(&entries.at(place), &mut end, snapshot)?);
                 }
             }
             check::regions(&regions, samples)?;
@@ -108,48 +110,59 @@ fn mapping(found: columns::Mapping) -> Result<Mapping, &'static str> {
     })
 }
 
-/// The columns of regions.
-pub(crate) fn region_columns(regions: &[RegionSnapshot]) -> Vec<columns::Region> {
+/// The columns of the regions of the snapshot with this number.
+pub(crate) fn region_columns(regions: &[RegionSnapshot], snapshot: u32) -> Vec<columns::Region> {
+    let mut end = 0;
     let column = |region: &RegionSnapshot| columns::Region {
-        start: region.range.start(),
-        end: region.range.end(),
+        gap_bytes: region.range.start().wrapping_sub(std::mem::replace(&mut end, region.range.end())),
+        absent_bytes: region.range.size().wrapping_sub(region.pages.map_or(0, |pages| pages.present)),
         nr_accesses: region.nr_accesses,
         nr_samples: region.nr_samples,
-        age: region.age,
+        since: snapshot.wrapping_sub(region.age),
         nr_unobservable: region.nr_unobservable,
-        present_bytes: region.pages.map(|pages| pages.present),
-        touched_bytes: region.pages.map(|pages| pages.touched),
-        unobservable_bytes: region.pages.map(|pages| pages.unobservable),
-        unknown_bytes: region.pages.map(|pages| pages.unknown),
-        swapped_bytes: region.pages.and_then(|pages| pages.swapped),
+        figures: region.pages.map(|pages| columns::Figures {
+            present_bytes: pages.present,
+            touched_bytes: pages.touched,
+            unobservable_bytes: pages.unobservable,
+            unknown_bytes: pages.unknown,
+            swapped_bytes: pages.swapped,
+        }),
     };
     regions.iter().map(column).collect()
 }
 
-fn region(found: &columns::Region) -> Result<RegionSnapshot, &'static str> {
-    let pages = found.present_bytes.map(|present| RegionPages {
-        present,
-        touched: found.touched_bytes.unwrap_or(0),
-        unobservable: found.unobservable_bytes.unwrap_or(0),
-        unknown: found.unknown_bytes.unwrap_or(0),
-        swapped: found.swapped_bytes,
+/// A region of the snapshot with this number. `end` is the end of the one before it, and then that of this one.
+fn region(found: &columns::Region, end: &mut u64, snapshot: u32) -> Result<RegionSnapshot, &'static str> {
+    let pages = found.figures.as_ref().map(|figures| RegionPages {
+        present: figures.present_bytes,
+        touched: figures.touched_bytes,
+        unobservable: figures.unobservable_bytes,
+        unknown: figures.unknown_bytes,
+        swapped: figures.swapped_bytes,
     });
+    let start = end.checked_add(found.gap_bytes);
+    let size = found.absent_bytes.checked_add(pages.map_or(0, |pages| pages.present));
+    let range = start.zip(size).and_then(|(start, size)| AddrRange::new(start, start.checked_add(size)?));
+    let range = range.ok_or(NO_RANGE)?;
+    *end = range.end();
     Ok(RegionSnapshot {
-        range: range(found.start, found.end)?,
+        range,
         nr_accesses: found.nr_accesses,
         nr_samples: found.nr_samples,
         nr_unobservable: found.nr_unobservable,
-        age: found.age,
+        age: snapshot.wrapping_sub(found.since),
         pages,
     })
 }
+
+const NO_RANGE: &str = "a range of addresses is empty or reversed";
 
 /// A range of addresses.
 ///
 /// # Errors
 /// When it is empty or reversed.
 pub(crate) fn range(start: u64, end: u64) -> Result<AddrRange, &'static str> {
-    AddrRange::new(start, end).ok_or("a range of addresses is empty or reversed")
+    AddrRange::new(start, end).ok_or(NO_RANGE)
 }
 
 /// The command line of a recording, as recorders keep it: those of other tools, and older ones of isotherm, keep all.

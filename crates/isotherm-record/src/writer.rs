@@ -8,6 +8,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
 use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{Allocations, Mapping, PanelSnapshot, Snapshot, TargetId, TargetSnapshot};
 use isotherm_output::OutputFile;
@@ -16,7 +17,7 @@ use crate::columns::{self, RowBuilder};
 use crate::described::{Described, Part};
 use crate::encode::Encoder;
 use crate::id::StoredId;
-use crate::message::END_MARKER;
+use crate::message::{END_MARKER, Segment};
 use crate::output::Output;
 use crate::table::{Build, only};
 use crate::target::{mapping_columns, region_columns};
@@ -28,16 +29,23 @@ use crate::{
 
 /// How much time of a recording is buffered at most before it is handed to the kernel.
 const MAX_DELAY: Duration = Duration::from_millis(500);
-/// The same of a recording that appears as a whole. A batch repeats the layout of all columns, which takes half of a
-/// recording of short batches.
-const MAX_DELAY_OF_WHOLE: Duration = Duration::from_secs(10);
-/// About how many bytes are buffered at most.
+/// The same of a recording that appears as a whole: how long its segments are, unless so many snapshots take longer.
+const MAX_DELAY_OF_WHOLE: Duration = Duration::from_secs(60);
+const SNAPSHOTS_OF_WHOLE: u32 = 600;
+/// About how many bytes are buffered at most, uncompressed.
 const MAX_BUFFERED: usize = 8 << 20;
+/// The bytes in the file at which a segment is complete. A batch repeats the layout of all columns, in 8 to 16 KiB, so
+/// that these are about a minute of few targets.
+const SEGMENT: u64 = 1 << 20;
+/// The least bytes in the file of a segment that is replaced by one batch at the end of a recording. Damage loses a
+/// batch at least, so that a recording of a few seconds keeps more than one.
+const LAST_SEGMENT: u64 = 256 << 10;
 
 /// Writes a recording.
 ///
 /// Snapshots are handed to the kernel in whole batches, with one write each, at least every 500 ms of snapshot time.
-/// What has been handed over stays readable when the process ends, whatever comes after it in the file.
+/// What has been handed over stays readable when the process ends, whatever comes after it in the file. After some
+/// seconds, one batch takes the place of those of a segment, in about a tenth of the bytes.
 ///
 /// The recording has its name from the first batch on, or from [`Recorder::finish`] on if there is none. Until then,
 /// what was there before is untouched. A recording that is replaced is kept, with `.old` after its name.
@@ -58,10 +66,15 @@ pub struct Recorder {
     encoder: Encoder,
     schema: SchemaRef,
     rows: Buffered,
+    segment: Written,
     /// Up to which time snapshots have been handed to the kernel.
     handed_over: Duration,
     /// The time of the last row of a target.
     last: Duration,
+    /// How much time the last snapshot covers.
+    aggregation: Duration,
+    /// The number of snapshots.
+    snapshots: u32,
     /// The time of the last activity.
     last_activity: Duration,
     /// What the recording says of the targets of the snapshots at the time of the last one, and of the time before.
@@ -88,6 +101,23 @@ struct Buffered {
     rows: usize,
     /// About how many bytes they take, uncompressed.
     bytes: usize,
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+struct Written {
+    number: u32,
+    /// Where it begins in the file.
+    at: u64,
+    /// The batches that were handed to the kernel, and about how many bytes they take, uncompressed.
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+}
+
+impl Written {
+    fn new(number: u32, at: u64) -> Self {
+        Self { number, at, batches: Vec::new(), bytes: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -148,8 +178,11 @@ impl Recorder {
             encoder,
             schema: Arc::new(schema),
             rows: Buffered::default(),
+            segment: Written::new(1, 0),
             handed_over: Duration::ZERO,
             last: Duration::ZERO,
+            aggregation: Duration::ZERO,
+            snapshots: 0,
             last_activity: Duration::ZERO,
             known: HashMap::new(),
             described: Described::default(),
@@ -161,6 +194,7 @@ impl Recorder {
             finished: false,
         };
         recorder.append(&start)?;
+        recorder.segment.at = recorder.output.len();
         Ok(recorder)
     }
 
@@ -188,7 +222,9 @@ impl Recorder {
             let last = self.last;
             self.known.retain(|_, known| known.seen == last);
         }
+        self.snapshots = self.snapshots.wrapping_add(1);
         self.write_targets(record)?;
+        self.aggregation = snapshot.aggregation;
 
         if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(self.max_delay()) {
             self.hand_over()?;
@@ -375,7 +411,7 @@ impl Recorder {
     }
 
     fn max_delay(&self) -> Duration {
-        if self.appears_whole { MAX_DELAY_OF_WHOLE } else { MAX_DELAY }
+        if self.appears_whole { MAX_DELAY_OF_WHOLE.max(self.aggregation * SNAPSHOTS_OF_WHOLE) } else { MAX_DELAY }
     }
 
     /// Hands over what is buffered if that is due at this time of an activity, a survey, a mark, calls or something
@@ -405,6 +441,9 @@ impl Recorder {
     pub fn finish(mut self) -> Result<u64, RecordError> {
         self.finished = true;
         self.hand_over()?;
+        if self.output.len() - self.segment.at >= LAST_SEGMENT {
+            self.end_segment();
+        }
         self.append(&END_MARKER)?;
         self.output.publish()?;
         Ok(self.bytes_written())
@@ -478,10 +517,11 @@ impl Recorder {
         self.rows.push(&columns::Row {
             aggregation_ns: Some(nanoseconds(snapshot.aggregation)),
             samples: Some(snapshot.samples),
+            snapshot: Some(self.snapshots),
             id: Some(id.column()),
             target: (!same_info).then(|| columns::Target::from(&*info)),
             mappings: (!same_mappings).then(|| mapping_columns(target.id, &target.mappings)),
-            regions: Some(region_columns(&target.regions)),
+            regions: Some(region_columns(&target.regions, self.snapshots)),
             cost: cost.copied().map(columns::Cost::from),
             ..columns::Row::new(columns::TARGET, nanoseconds(snapshot.time))
         });
@@ -499,17 +539,45 @@ impl Recorder {
         if rows.rows == 0 {
             return Ok(());
         }
-        let batch = rows.batch(&self.schema).and_then(|batch| self.encoder.batch(&batch));
+        let bytes = rows.bytes;
+        // Others may read a stream, of which nothing can be replaced.
+        let is_whole = self.appears_whole || self.output.is_stream();
+        let segment = Segment { number: self.segment.number, is_whole };
+        let batch = rows.batch(&self.schema).and_then(|batch| Ok((self.encoder.batch(&batch, segment)?, batch)));
         let written = match batch {
-            Ok(message) => self.append(&message).and_then(|()| self.has_batch()),
+            Ok((message, batch)) => self.append(&message).and_then(|()| self.has_batch()).map(|()| batch),
             Err(error) => Err(self.not_encoded(error.to_string())),
         };
-        if written.is_err() {
-            // The batch may have said what the targets and their mappings are. The next rows must repeat it.
-            self.known.clear();
-            self.described.clear();
+        match written {
+            Ok(batch) => {
+                self.segment.batches.push(batch);
+                self.segment.bytes += bytes;
+                let is_complete = self.output.len() - self.segment.at >= SEGMENT || self.segment.bytes >= MAX_BUFFERED;
+                if is_whole || is_complete {
+                    self.end_segment();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // The batch may have said what the targets and their mappings are. The next rows must repeat it.
+                self.known.clear();
+                self.described.clear();
+                Err(error)
+            }
         }
-        written
+    }
+
+    /// Puts one batch in the place of those of the segment, and begins the next segment.
+    fn end_segment(&mut self) {
+        let next = Written::new(self.segment.number.saturating_add(1), 0);
+        let Written { number, at, batches, .. } = std::mem::replace(&mut self.segment, next);
+        if batches.len() > 1 {
+            let whole = Segment { number, is_whole: true };
+            let message = concat_batches(&self.schema, &batches).and_then(|batch| self.encoder.batch(&batch, whole));
+            // Without it, the recording is as it was: it holds the same, in more bytes.
+            drop(message.map(|message| self.output.replace(at, &message)));
+        }
+        self.segment.at = self.output.len();
     }
 
     /// Notes that a batch was handed to the kernel. The recording gets its name with the first.

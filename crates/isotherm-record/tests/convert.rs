@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use isotherm_output::{OutputError, Refusal};
-use isotherm_record::{ConvertError, Format, Needs, RecordError, Recording, convert, pack};
+use isotherm_record::{ConvertError, Format, Recording, convert};
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn json_is_one_document_with_all_that_was_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(converted(directory.path(), Format::Json, 8)).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&document["format"], &document["ending"]), (&json!(3), &json!("whole")));
+    assert_eq!((&document["format"], &document["ending"]), (&json!(4), &json!("whole")));
     assert_eq!(document["header"], serde_json::to_value(common::header()).unwrap());
 
     let snapshots = document["snapshots"].as_array().unwrap();
@@ -103,7 +103,7 @@ fn pyarrow_reads_the_parquet_with_its_header() {
         rows.iter().flat_map(|row| &row.target.regions).map(|region| u64::from(region.nr_accesses)).sum();
     let read = installed_or_skip!(common::python("parquet", &output));
     assert_eq!((&read["rows"], &read["accesses"]), (&json!(160), &json!(accesses)));
-    assert_eq!((&read["format"], &read["probe"]), (&json!("3"), &json!("sim")));
+    assert_eq!((&read["format"], &read["probe"]), (&json!("4"), &json!("sim")));
     assert_eq!(read["compression"], json!("ZSTD"));
     assert_eq!(
         read["first"],
@@ -178,34 +178,4 @@ fn a_recording_is_not_converted_to_itself() {
     let error = convert(&Recording::open(&path).unwrap(), &directory.path().join("./a.csv"), Format::Csv).unwrap_err();
     assert!(matches!(error, ConvertError::Output(OutputError { refusal: Refusal::Input, .. })));
     assert_eq!(common::read(&path).unwrap(), rows);
-}
-
-#[test]
-fn a_packed_recording_has_the_same_events_in_fewer_bytes() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.rec");
-    common::record(&path, 100);
-    let events = || Recording::open(&path).unwrap().events(Needs::ALL).map(Result::unwrap).collect::<Vec<_>>();
-    let (before, len) = (events(), std::fs::metadata(&path).unwrap().len());
-    let packed = pack(&path).unwrap();
-    let metadata = std::fs::metadata(&path).unwrap();
-    assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (packed, 0o600));
-    assert!(packed * 2 < len, "{packed} of {len} bytes");
-    assert_eq!(events(), before);
-    // What was there is no other recording, which would be kept.
-    assert_eq!(names(directory.path()), ["a.rec"]);
-}
-
-#[test]
-fn a_recording_without_its_end_is_not_packed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.rec");
-    common::record(&path, 20);
-    let whole = std::fs::read(&path).unwrap();
-    for len in [whole.len() - 8, whole.len() / 2] {
-        std::fs::write(&path, &whole[..len]).unwrap();
-        assert!(matches!(pack(&path), Err(ConvertError::Record(RecordError::Incomplete { .. }))));
-        assert_eq!(std::fs::read(&path).unwrap(), whole[..len]);
-    }
-    assert_eq!(names(directory.path()), ["a.rec"]);
 }

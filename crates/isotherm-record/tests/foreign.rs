@@ -130,11 +130,11 @@ fn another_format() {
     let refusal =
         |format| refusal_of(&stream(&[batch_of_others(&[("isotherm.format", format), ("isotherm.header", header)])]));
     let made = "the recording FILE was made by isotherm 9.1.0 in format";
-    assert_eq!(refusal("4"), format!("{made} 4; this isotherm reads format 3 only: upgrade it"));
+    assert_eq!(refusal("5"), format!("{made} 5; this isotherm reads format 4 only: upgrade it"));
     assert_eq!(
         refusal("2"),
         format!(
-            "{made} 2; this isotherm reads format 3 only: record again, or use the isotherm that made it (no release \
+            "{made} 2; this isotherm reads format 4 only: record again, or use the isotherm that made it (no release \
              has written this format)"
         )
     );
@@ -143,9 +143,9 @@ fn another_format() {
 #[test]
 fn the_version_that_made_a_recording_is_foreign_text() {
     let header = r#"{"isotherm_version":"9\u001b[31m\u202e\u009b\n"}"#;
-    let bytes = stream(&[batch_of_others(&[("isotherm.format", "4"), ("isotherm.header", header)])]);
+    let bytes = stream(&[batch_of_others(&[("isotherm.format", "5"), ("isotherm.header", header)])]);
     let message = refusal_of(&bytes);
-    assert!(message.contains(r"made by isotherm 9\x1b[31m\u{202e}\x9b\n in format 4"), "{message}");
+    assert!(message.contains(r"made by isotherm 9\x1b[31m\u{202e}\x9b\n in format 5"), "{message}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_recording_that_another_program_has_rewritten() {
 
 #[test]
 fn columns_that_do_not_belong_to_the_format() {
-    let bytes = stream(&[batch_of_others(&[("isotherm.format", "3"), ("isotherm.header", "{}")])]);
+    let bytes = stream(&[batch_of_others(&[("isotherm.format", "4"), ("isotherm.header", "{}")])]);
     let message = refusal_of(&bytes);
     assert!(message.starts_with("the recording FILE is damaged at byte 0: "), "{message}");
 }

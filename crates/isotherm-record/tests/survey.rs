@@ -201,7 +201,7 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
             let present = (a + nth) % 513;
             let touched = (b % (present + 1)) as u16;
             let swapped = (d % 2 == 0).then(|| (c % (513 - present)) as u16);
-            let (start, present, idle) = (nth * nth * BLOCK_SIZE, present as u16, Duration::from_nanos(d));
+            let (start, present, idle) = (nth * nth * BLOCK_SIZE, present as u16, Duration::from_millis(10 * d));
             let part = |of: u64| (d % 3 > 0).then(|| (of % (u64::from(present) + 1)) as u16);
             let mean_idle = (d % 5 > 0).then(|| idle * 2);
             BlockSums { start, present, touched, idle, mean_idle, swapped, unobservable: part(d), unknown: part(c) }

@@ -112,6 +112,11 @@ pub struct Overhead {
     selection: Selection,
     #[serde(skip)]
     only_sums: bool,
+    /// The number of snapshots of the selected targets, and the time of the last one.
+    #[serde(skip)]
+    pub(crate) snapshots: u64,
+    #[serde(skip)]
+    last: Option<Duration>,
 }
 
 /// Figures that are missing in a recording without costs: of the whole, and of each snapshot.
@@ -156,6 +161,8 @@ impl Overhead {
             pacing: Pacing::new(header.budget.map(|budget| budget.cpu)),
             selection: selection.clone(),
             only_sums: false,
+            snapshots: 0,
+            last: None,
         }
     }
 
@@ -231,6 +238,9 @@ impl Accumulator for Overhead {
         }
         let Seen::Row(visit) = event else { return Ok(()) };
         self.pacing.add(visit);
+        if visit.chosen && self.last.replace(visit.row.time) != Some(visit.row.time) {
+            self.snapshots += 1;
+        }
         if visit.first_of_snapshot || self.current.is_none() {
             self.measured |= visit.row.cost.is_some();
             let cost = visit.row.cost.unwrap_or_default();

@@ -12,7 +12,8 @@ use isotherm_core::{
     units,
 };
 use isotherm_record::{
-    Activity, Ending, Event, Header, Joined, Mark, Missed, Needs, Part, Recording, Row, SurveyRecord, pid_column,
+    Activity, Ending, Event, Header, Joined, Mark, Merger, Missed, Needs, Part, Recording, Row, SnapshotRecord,
+    SurveyRecord, pid_column,
 };
 
 use crate::ReportError;
@@ -37,6 +38,11 @@ pub trait Source {
 
     /// Why the recording ends before its run, if it does.
     fn cut_short(&self) -> Option<String> {
+        None
+    }
+
+    /// The time of its last snapshot, if that is known without a walk.
+    fn end(&self) -> Option<Duration> {
         None
     }
 }
@@ -95,6 +101,10 @@ impl Source for Recording {
 
     fn events(&self, needs: Needs) -> Result<Events<'_>, BoxError> {
         Ok(Box::new(named(self.events(needs))))
+    }
+
+    fn end(&self) -> Option<Duration> {
+        self.last_time()
     }
 
     fn cut_short(&self) -> Option<String> {
@@ -448,6 +458,11 @@ pub trait Accumulator {
     /// What it needs of the recording.
     fn needs(&self) -> Needs;
 
+    /// Whether it takes snapshots that are merged of others, in a recording of so many that each of them says little.
+    fn takes_merged(&self) -> bool {
+        false
+    }
+
     /// Takes in an event. What it did not ask for it may get as well, and parts that nobody asked for are missing.
     ///
     /// # Errors
@@ -535,6 +550,20 @@ impl Item {
     }
 }
 
+/// About how many snapshots those of a long recording are merged to, for accumulators that take them.
+const MERGED: u32 = 8192;
+/// How many snapshots are merged at least.
+const FEWEST_MERGED: u32 = 8;
+
+/// How much time a merged snapshot covers, if the selected part of `source` has so many that they are merged.
+fn merged_length(source: &dyn Source, selection: &Selection) -> Option<Duration> {
+    let aggregation = Duration::from_nanos(source.header().aggregation_ns);
+    let end = source.end()?;
+    let time = selection.time.as_ref().map_or(end, |time| time.end.min(end).saturating_sub(time.start));
+    let length = time / MERGED;
+    (!aggregation.is_zero() && length >= aggregation * FEWEST_MERGED).then_some(length)
+}
+
 /// The most memory of the events that are kept for a further walk.
 const MOST_KEPT: usize = 32 << 20;
 
@@ -569,6 +598,14 @@ impl<'a> Walks<'a> {
         needs.snapshots = true;
         needs.regions |= selection.address.is_some();
         let later = self.later.take();
+        let length = accumulators
+            .iter()
+            .any(|accumulator| accumulator.takes_merged())
+            .then(|| merged_length(self.source, selection))
+            .flatten();
+        if let Some(length) = length {
+            return self.walk_merged(length, needs | later.unwrap_or_default(), accumulators);
+        }
         let (mut kept, mut bytes) = (later.map(|_| Vec::new()), 0);
         let mut take = |item: Item, rows: &mut Rows| {
             rows.hand(header, selection, &item, accumulators)?;
@@ -586,6 +623,45 @@ impl<'a> Walks<'a> {
             }
         }
         self.kept = kept;
+        rows.end(header, selection)
+    }
+
+    /// A walk over a long recording: accumulators that take merged snapshots get those, and the others get all.
+    fn walk_merged(
+        &self,
+        length: Duration,
+        needs: Needs,
+        accumulators: &mut [&mut dyn Accumulator],
+    ) -> Result<(), ReportError> {
+        let (header, selection) = (self.source.header(), self.selection);
+        let (mut each, mut of_merged): (Vec<&mut dyn Accumulator>, Vec<&mut dyn Accumulator>) =
+            (Vec::new(), Vec::new());
+        for accumulator in accumulators.iter_mut() {
+            if accumulator.takes_merged() { of_merged.push(&mut **accumulator) } else { each.push(&mut **accumulator) }
+        }
+        let (mut rows, mut merged_rows, mut merger) = (Rows::default(), Rows::default(), Merger::new(length));
+        let mut hand_merged = |record: SnapshotRecord, of_merged: &mut [&mut dyn Accumulator]| {
+            record.into_rows().try_for_each(|row| merged_rows.hand(header, selection, &Item::Row(row), of_merged))
+        };
+        for event in self.source.events(needs).map_err(ReportError::Source)? {
+            match event.map_err(ReportError::Source)? {
+                Event::Snapshot(record) => {
+                    if let Some(merged) = merger.add(&record) {
+                        hand_merged(merged, &mut of_merged)?;
+                    }
+                    let mut all = record.into_rows().map(Item::Row);
+                    all.try_for_each(|row| rows.hand(header, selection, &row, &mut each))?;
+                }
+                event => {
+                    let event = Item::Event(event);
+                    rows.hand(header, selection, &event, &mut each)?;
+                    rows.hand(header, selection, &event, &mut of_merged)?;
+                }
+            }
+        }
+        if let Some(merged) = merger.end() {
+            hand_merged(merged, &mut of_merged)?;
+        }
         rows.end(header, selection)
     }
 }

@@ -1,6 +1,5 @@
 //! The sink that records a run.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,10 +12,6 @@ use crate::delivery::{EventSink, Need, RECORDING, Sinks};
 use crate::properties::{AUTO, FIXED, Properties};
 use crate::usage::Usage;
 use crate::{Event, Missed};
-
-/// A recording of so many bytes is packed at its end, which takes a second of CPU time at most. A larger one would let
-/// the end of a run take long. A smaller one, of some seconds, would have few batches, and damage loses one at least.
-const PACKED: RangeInclusive<u64> = 256 << 10..=96 << 20;
 
 /// A recording that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,10 +98,6 @@ impl EventSink for RecordingSink {
                 let leaves_none = recorder.is_empty() && (reason.is_failure() || !self.keeps_empty);
                 if let Some(recorder) = self.recorder.take().filter(|_| !leaves_none) {
                     let bytes = recorder.finish()?;
-                    // A recording that is not packed is whole all the same. One behind a link cannot be replaced.
-                    let is_file = path.symlink_metadata().is_ok_and(|of| of.is_file());
-                    let packed = (is_file && PACKED.contains(&bytes)).then(|| isotherm_record::pack(&path));
-                    let bytes = packed.and_then(Result::ok).unwrap_or(bytes);
                     let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
                     *summary =
                         Some(RecordingSummary { path, bytes, missed: std::mem::take(&mut self.all_missed).counts });

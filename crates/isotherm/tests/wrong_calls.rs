@@ -226,7 +226,7 @@ fn a_file_that_is_not_a_recording() {
 #[test]
 fn a_recording_that_is_cut_short() {
     let place = Place::new();
-    // Its batches are of ten seconds.
+    // Its batches are of a minute.
     place.make_recording_of(6, "isotherm.rec");
     let whole = std::fs::read(place.path("isotherm.rec")).unwrap();
     let cut = |bytes: usize| std::fs::write(place.path("cut.rec"), &whole[..bytes]).unwrap();

@@ -42,7 +42,7 @@ pub struct BlockList(Source);
 
 #[derive(Clone)]
 enum Source {
-    Sums(Vec<BlockSums>),
+    Sums(Arc<[BlockSums]>),
     Survey {
         history: Arc<PageHistory>,
         /// The pages of all mappings.
@@ -52,7 +52,7 @@ enum Source {
 
 impl Default for Source {
     fn default() -> Self {
-        Self::Sums(Vec::new())
+        Self::Sums(Arc::default())
     }
 }
 
@@ -64,7 +64,7 @@ impl BlockList {
     /// About how many bytes of memory the list takes that nothing else needs ([`PageHistory::own_bytes`]).
     pub fn own_bytes(&self) -> usize {
         match &self.0 {
-            Source::Sums(sums) => size_of_val(sums.as_slice()),
+            Source::Sums(sums) => size_of_val(&**sums),
             Source::Survey { history, total } => history.own_bytes() + size_of_val(&**total),
         }
     }
@@ -88,7 +88,7 @@ impl BlockList {
     /// The sums of all blocks that have a present or a swapped page.
     pub fn iter(&self) -> impl Iterator<Item = BlockSums> {
         let (sums, survey) = match &self.0 {
-            Source::Sums(sums) => (sums.as_slice(), None),
+            Source::Sums(sums) => (&**sums, None),
             Source::Survey { history, total } => (&[][..], Some((history, total))),
         };
         let made = survey.into_iter().flat_map(|(history, total)| {
@@ -135,7 +135,7 @@ fn listed(history: &PageHistory) -> impl Iterator<Item = Block<'_>> {
 
 impl From<Vec<BlockSums>> for BlockList {
     fn from(sums: Vec<BlockSums>) -> Self {
-        Self(Source::Sums(sums))
+        Self(Source::Sums(sums.into()))
     }
 }
 

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use isotherm_core::{Allocations, PanelSnapshot};
 use isotherm_output::{Output, OutputError, OutputFile};
 
-use crate::{Activity, Ending, Mark, Missed, RecordError, Recording, Row, SurveyRecord, recording_at};
+use crate::{Activity, Mark, Missed, RecordError, Recording, Row, SurveyRecord, recording_at};
 
 pub use cut::{Cut, cut};
 pub use merge::{MergeError, Merged, merge};
@@ -149,29 +149,6 @@ pub fn convert(recording: &Recording, output: &Path, format: Format) -> Result<(
 pub fn recover(recording: &Recording, output: &Path) -> Result<Option<RecordError>, ConvertError> {
     let file = recording_at(output).apart_from([recording.path()]).create()?;
     recording::transfer(recording, file, false).map_err(|error| of_output(output, error))
-}
-
-/// Writes a whole recording again, in its place, in batches that hold more time. A recording that was made as it
-/// happened is several times larger, and takes twice as long to read. Returns its new length in bytes.
-///
-/// It is replaced only when the new one is complete, so that there is always a whole recording.
-///
-/// # Errors
-/// When it cannot be read or replaced, or something of it is missing. It is what it was then.
-pub fn pack(path: &Path) -> Result<u64, ConvertError> {
-    // A pipe or a device is refused here, before it is opened for writing.
-    drop(Recording::open(path)?);
-    // No other recorder begins at this place once this is open.
-    let file = Output::new(path).create()?;
-    let recording = Recording::open(path)?;
-    if let Ending::Unfinished | Ending::CutShort { .. } = recording.ending() {
-        let (path, at, reason) = (path.into(), recording.len_bytes(), "it has no end mark");
-        return Err(RecordError::Incomplete { path, at, reason }.into());
-    }
-    recording.must_be_undamaged()?;
-    recording::transfer(&recording, file, true).map_err(|error| of_output(path, error))?;
-    let written = std::fs::metadata(path).map_err(|source| RecordError::Open { path: path.into(), source })?;
-    Ok(written.len())
 }
 
 /// An error of writing a recording to `output`, or of reading another one.

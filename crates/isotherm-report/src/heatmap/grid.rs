@@ -49,13 +49,17 @@ impl<S: Sum> Grid<S> {
         &mut self.open[nth]
     }
 
-    /// Adds the same memory to these columns, each with the seconds in it. `fill` gets the rows of a column without
-    /// anything, and adds the memory, with bytes as weights.
-    pub(super) fn add(&mut self, columns: &[(usize, f64)], fill: impl FnOnce(&mut [S])) {
+    /// Adds the same memory to these columns, each with the seconds in it. `fill` gets the rows of a column and a time,
+    /// and adds the memory, with bytes × that time as weights.
+    pub(super) fn add(&mut self, columns: &[(usize, f64)], fill: impl FnOnce(&mut [S], f64)) {
+        // Most of what is added lies in one column.
+        if let &[(column, seconds)] = columns {
+            return fill(self.column(column), seconds);
+        }
         let mut rows = std::mem::take(&mut self.blank);
         rows.clear();
         rows.resize(self.rows, S::default());
-        fill(&mut rows);
+        fill(&mut rows, 1.0);
         for &(column, seconds) in columns {
             self.column(column).iter_mut().zip(&rows).for_each(|(cell, more)| cell.add(more, seconds));
         }
@@ -94,7 +98,7 @@ mod tests {
     fn what_is_in_several_columns_counts_in_each_for_its_time() {
         let mut grid: Grid<u32> = Grid::new(2, 3);
         for _ in 0..2 {
-            grid.add(&[(0, 1.0), (2, 3.0)], |rows| rows[1] += 10);
+            grid.add(&[(0, 1.0), (2, 3.0)], |rows, _| rows[1] += 10);
         }
         let all = [0, 1, 2].map(|column| [0, 1].map(|row| grid.get(row, column)));
         assert_eq!(all, [[Some(0), Some(20)], [Some(0), Some(0)], [Some(0), Some(60)]]);

@@ -190,14 +190,14 @@ impl Heatmap {
             columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
             map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
             let axis = &map.axis;
-            map.cells.add(&columns, |rows| {
+            map.cells.add(&columns, |rows, time| {
                 let used = |of: &Piece<'_>| (of.present, of.touched, of.unobservable, of.unknown, of.idle);
                 for piece in runs(pieces(found, selection.address), |run, next| used(run) == used(next)) {
                     let observed = (1.0 - piece.unobservable).max(0.0);
                     let known = (observed - piece.unknown).max(0.0);
                     let idle = piece.idle.as_secs_f64();
                     for (row, bytes) in axis.rows_of(piece.range) {
-                        let weight = bytes as f64 * piece.present;
+                        let weight = bytes as f64 * piece.present * time;
                         let sums = &mut rows[row];
                         sums.weight += weight;
                         sums.observed += weight * observed;
@@ -353,6 +353,10 @@ impl Accumulator for Heatmap {
         }
     }
 
+    fn takes_merged(&self) -> bool {
+        true
+    }
+
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         if let Seen::Survey(record) = event {
             if self.measure != Measure::Rate {
@@ -377,7 +381,7 @@ impl Accumulator for Heatmap {
         let samples = visit.row.samples;
         self.shares.begin(samples, sampling, self.reference);
         let (axis, seconds) = (&map.axis, visit.span().as_secs_f64());
-        map.cells.add(&columns, |rows| {
+        map.cells.add(&columns, |rows, time| {
             for Known { piece, share, .. } in visit.known() {
                 let rate = share.rate().unwrap_or(0.0);
                 let found = (rate * f64::from(samples)).round() as u32;
@@ -392,7 +396,7 @@ impl Accumulator for Heatmap {
                     self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
                 }
                 for (row, bytes) in axis.rows_of(piece.range) {
-                    let weight = bytes as f64;
+                    let weight = bytes as f64 * time;
                     let sums = &mut rows[row];
                     sums.add_sampled(weight, sampled);
                     sums.age += weight * age;
@@ -440,13 +444,13 @@ impl TargetMap {
         let places = self.places.get_or_insert_with(|| Grid::new(axis.rows, count));
         places.end_before(columns.first().map_or(0, |&(first, _)| first));
         let knows_swap = sums.swapped.is_some();
-        places.add(columns, |rows| {
+        places.add(columns, |rows, time| {
             for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {
                 let range = selection.clip(mapping.range);
                 for (row, bytes) in range.into_iter().flat_map(|range| axis.rows_of(range)) {
-                    let places = &mut rows[row];
-                    places.mapped += bytes as f64;
-                    places.known += if knows_swap { bytes as f64 } else { 0.0 };
+                    let (places, weight) = (&mut rows[row], bytes as f64 * time);
+                    places.mapped += weight;
+                    places.known += if knows_swap { weight } else { 0.0 };
                 }
             }
             // Most memory is in memory as a whole.
@@ -455,7 +459,7 @@ impl TargetMap {
                 let is_reserved = !is_memory(&found.mappings, piece.mapping);
                 let (present, swapped) = (piece.present, piece.swapped.unwrap_or(0.0));
                 for (row, bytes) in axis.rows_of(piece.range) {
-                    let (places, weight) = (&mut rows[row], bytes as f64);
+                    let (places, weight) = (&mut rows[row], bytes as f64 * time);
                     if is_reserved {
                         let kept = weight * (present + swapped);
                         places.mapped += kept;

@@ -266,7 +266,6 @@ pub struct SummaryBuilder {
     span: Option<(Duration, Duration)>,
     covered: Duration,
     last: Option<Duration>,
-    snapshots: u64,
     intervals: IntervalRange,
 }
 
@@ -315,7 +314,7 @@ impl SummaryBuilder {
         let mut summary = Summary {
             from_ns: from.as_nanos() as u64,
             to_ns: to.as_nanos() as u64,
-            snapshots: self.snapshots,
+            snapshots: overhead.snapshots,
             recording: header.clone(),
             cut_short,
             rounds: overhead.rounds,
@@ -345,6 +344,10 @@ impl Accumulator for SummaryBuilder {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
 
+    fn takes_merged(&self) -> bool {
+        true
+    }
+
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {
@@ -354,7 +357,6 @@ impl Accumulator for SummaryBuilder {
         let (start, end) = self.span.unwrap_or((visit.since, row.time));
         self.span = Some((start.min(visit.since), end.max(row.time)));
         if self.last.replace(row.time) != Some(row.time) {
-            self.snapshots += 1;
             self.covered += visit.span();
         }
         self.intervals.add_row(row);

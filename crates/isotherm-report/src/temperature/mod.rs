@@ -286,6 +286,10 @@ impl Accumulator for TemperatureBuilder {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
 
+    fn takes_merged(&self) -> bool {
+        true
+    }
+
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {

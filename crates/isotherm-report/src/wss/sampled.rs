@@ -44,6 +44,10 @@ impl Accumulator for Sampled {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
 
+    fn takes_merged(&self) -> bool {
+        true
+    }
+
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Seen::Row(visit) = event else { return Ok(()) };
         if !visit.chosen {

@@ -82,7 +82,7 @@ impl Place {
         self.make_recording_of(1, name);
     }
 
-    /// The same with this many snapshots, which are ten seconds apart.
+    /// The same with this many snapshots, which are a minute apart.
     pub fn make_recording_of(&self, snapshots: u64, name: &str) {
         let region = |start: u64, bytes: u64, accesses: u32| {
             let (end, counts) = (start + bytes, format!(r#"{{"samples": {accesses}}}"#));
@@ -90,7 +90,7 @@ impl Place {
         };
         let regions = [region(0x5500_0000_0000, 1 << 20, 20), region(0x7ffd_0000_0000, 2 << 20, 10)].join(", ");
         let snapshot = |nth: u64| {
-            let (start, end) = (nth * 10_000_000_000 + 100_000_000, nth * 10_000_000_000 + 200_000_000);
+            let (start, end) = (nth * 60_000_000_000 + 100_000_000, nth * 60_000_000_000 + 200_000_000);
             format!(r#"{{"start_time": {start}, "end_time": {end}, "regions": [{regions}]}}"#)
         };
         let snapshots = (0..snapshots).map(snapshot).collect::<Vec<_>>().join(", ");

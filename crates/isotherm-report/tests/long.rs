@@ -1,0 +1,77 @@
+//! Reports of a long recording, of which snapshots are merged, say what those of each snapshot say.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod made;
+
+use std::time::Duration;
+
+use isotherm_core::BoxError;
+use isotherm_record::{Header, Needs};
+use isotherm_report::axis::AxisResolution;
+use isotherm_report::heatmap::{Heatmap, Plan};
+use isotherm_report::temperature::Temperatures;
+use isotherm_report::{Events, Selection, Source};
+use made::{ANON, MIB, Made, made, mapping, region, row};
+
+/// A recording that tells when it ends, as a file does.
+struct Recorded(Made);
+
+impl Source for Recorded {
+    fn header(&self) -> &Header {
+        self.0.header()
+    }
+
+    fn events(&self, needs: Needs) -> Result<Events<'_>, BoxError> {
+        self.0.events(needs)
+    }
+
+    fn end(&self) -> Option<Duration> {
+        self.0.rows.last().map(|row| row.time)
+    }
+}
+
+/// A mapping of which a quarter is always hot, one is half hot every other 100 s, and the rest is idle.
+fn long(snapshots: u32) -> Made {
+    let mappings = [mapping(ANON, ANON + 64 * MIB, "")].into();
+    let regions = |i: u32| {
+        let (turn, half) = (i % 1000, if i / 1000 % 2 == 0 { 10 } else { 0 });
+        vec![
+            region(ANON, ANON + 16 * MIB, 20, i),
+            region(ANON + 16 * MIB, ANON + 32 * MIB, half, turn),
+            region(ANON + 32 * MIB, ANON + 64 * MIB, 0, i),
+        ]
+    };
+    made((1..=snapshots).map(|i| row(i, 7, &mappings, regions(i))).collect())
+}
+
+#[test]
+fn merged_snapshots_have_the_rates_and_the_temperatures_of_each() {
+    let each = long(70_000);
+    let merged = Recorded(each.clone());
+    let axis = AxisResolution { rows: 40, rows_of_area: 2, areas: 3, group: 1 };
+    let map = |source: &dyn Source| {
+        Heatmap::new(source, &Selection::default(), |extent| Plan::all(extent, 50, axis)).unwrap()
+    };
+    let (one, other) = (map(&each), map(&merged));
+    let (mut cells, mut differ) = (0, 0);
+    for (row, column) in (0..40).flat_map(|row| (0..50).map(move |column| (row, column))) {
+        let [one, other] = [&one, &other].map(|map| map.targets[0].cell(row, column).map(|cell| cell.rate));
+        assert_eq!(one.is_some(), other.is_some(), "row {row}, column {column}");
+        cells += i32::from(one.is_some());
+        differ += i32::from((one.unwrap_or(0.0) - other.unwrap_or(0.0)).abs() > 0.02);
+    }
+    assert!(cells > 1000 && differ * 100 <= cells, "{differ} of {cells} cells");
+
+    let temperatures = |source: &dyn Source| Temperatures::new(source, &Selection::default(), None).unwrap();
+    let (one, other) = (temperatures(&each), temperatures(&merged));
+    assert_eq!((one.from_ns, one.to_ns), (other.from_ns, other.to_ns));
+    let all: u64 = one.total.bytes.iter().sum();
+    // Where the rate changes within a merged snapshot, other bands have a little.
+    for (nth, band) in one.bands.iter().enumerate() {
+        let same = other.bands.iter().position(|of| (of.kind, of.from_hz) == (band.kind, band.from_hz));
+        let (before, after) = (one.total.bytes[nth], same.map_or(0, |nth| other.total.bytes[nth]));
+        assert!(before.abs_diff(after) * 50 <= all, "{before} and {after} of {all} in {band:?}");
+    }
+    assert!(other.over_time.len() <= 8192 + 1 && other.over_time.len() > 4096, "{}", other.over_time.len());
+}
