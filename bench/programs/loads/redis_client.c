@@ -1,12 +1,15 @@
 // A redis client with one request in flight.
-//   redis_client SOCKET KEYS HOT RATE SECONDS
+//   redis_client SOCKET KEYS HOT RATE SECONDS [LOG]
 // GETs HOT of KEYS keys, evenly spread over all, each once in a round, in a random order. RATE requests a second (0:
 // as many as it can), for SECONDS (0: until it is ended). Prints "ready" after two rounds, and at the end the number
-// of requests, the mean latency, and its percentiles 50, 99 and 99.9, in microseconds.
+// of requests, the mean latency, and its percentiles 50, 99 and 99.9, in microseconds. With LOG, the latency of a
+// request counts from when it was due by RATE, and the file LOG gets two 32-bit numbers for each: when it was due, in
+// microseconds since the start, and its latency in nanoseconds.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -30,7 +33,11 @@ static double percentile(uint64_t requests, double share) {
 }
 
 int main(int count, char **words) {
-  if (count != 6) return 2;
+  if (count != 6 && count != 7) return 2;
+  FILE *log = count == 7 ? fopen(words[6], "wb") : NULL;
+  if (count == 7 && !log) return perror(words[6]), 1;
+  // Sleeps end when they should.
+  prctl(PR_SET_TIMERSLACK, 1);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", words[1]);
   uint64_t keys = strtoull(words[2], NULL, 10), hot = strtoull(words[3], NULL, 10);
@@ -51,14 +58,15 @@ int main(int count, char **words) {
   uint64_t requests = 0;
   double began = now(), sum = 0;
   for (;; requests++) {
-    double sent = now();
+    double sent = now(), due = sent;
     if (seconds > 0 && sent - began >= seconds) break;
     if (rate > 0) {
-      double due = began + (double)requests / rate;
+      due = began + (double)requests / rate;
       // What is late by more than a second is given up: a stopped machine is no reason for a burst.
       if (sent - due > 1) began += sent - due;
-      if (due - sent > 0.002) usleep((unsigned)((due - sent) * 1e6)), sent = now();
+      if (due - sent > (log ? 0 : 0.002)) usleep((unsigned)((due - sent) * 1e6)), sent = now();
     }
+    if (!log || rate == 0) due = sent;
     int length = snprintf(request, sizeof request, "*2\r\n$3\r\nGET\r\n$12\r\nkey:%08llu\r\n",
                           (unsigned long long)order[requests % hot]);
     if (write(server, request, (size_t)length) != length) return perror("write"), 1;
@@ -72,7 +80,11 @@ int main(int count, char **words) {
       if (answer[0] != '$' || answer[1] == '-') return fprintf(stderr, "redis answered %.40s\n", answer), 1;
       want = line ? (size_t)(line - answer) + 2 + strtoull(answer + 1, NULL, 10) + 2 : have + 1;
     }
-    double took = (now() - sent) * 1e6;
+    double took = (now() - due) * 1e6;
+    if (log) {
+      uint32_t entry[2] = {(uint32_t)((due - began) * 1e6), (uint32_t)(took * 1e3)};
+      if (fwrite(entry, sizeof entry, 1, log) != 1) return perror(words[6]), 1;
+    }
     sum += took;
     size_t cell = (size_t)(took * 10);
     cells[cell < CELLS ? cell : CELLS - 1]++;
@@ -80,5 +92,5 @@ int main(int count, char **words) {
   }
   printf("%llu %.2f %.1f %.1f %.1f\n", (unsigned long long)requests, sum / (double)requests,
          percentile(requests, 0.5), percentile(requests, 0.99), percentile(requests, 0.999));
-  return 0;
+  return log && fclose(log) != 0 ? perror(words[6]), 1 : 0;
 }

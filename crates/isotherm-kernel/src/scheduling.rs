@@ -4,6 +4,7 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
@@ -76,6 +77,80 @@ impl Drop for Urgent {
             Before::Policy(policy) => _ = set_policy(policy, 0),
         }
     }
+}
+
+/// While this lives, the calling thread gives way to others, so that they hardly notice it. It takes a processor that
+/// is idle, or waits for its turn: it takes none from the thread that runs there (`SCHED_BATCH`). It gives the processor
+/// up when another thread wakes up there, because its nice value is higher, and from Linux 6.12 on because its turns are
+/// longer. Where a thread may not lower its nice value again, the nice value stays as it is.
+///
+/// Where the kernel groups threads by session or cgroup, the nice value counts only within the group.
+#[derive(Debug)]
+pub struct GivingWay {
+    /// How the thread was scheduled before. `None` if that did not change.
+    before: Option<libc::sched_attr>,
+    /// It belongs to the thread that made it.
+    _thread: PhantomData<*const ()>,
+}
+
+/// The nice value of a thread that gives way.
+const GIVES_WAY: i32 = 19;
+
+/// The length of its turns: the longest that the kernel accepts. A thread with shorter turns that wakes up does not wait
+/// until the turn is over. With short turns, the thread would get its share of the processor sooner, and others would
+/// wait until the next tick of the clock.
+const TURN: Duration = Duration::from_millis(100);
+
+impl GivingWay {
+    /// Lets the calling thread give way, unless it has a real-time priority, or a deadline, or runs only where nothing
+    /// else does (`SCHED_IDLE`).
+    #[must_use]
+    pub fn begin() -> Self {
+        let before = attributes().ok().filter(|before| before.sched_policy == libc::SCHED_OTHER as u32);
+        let before = before.filter(|before| {
+            let nice = if may_return() { before.sched_nice.max(GIVES_WAY) } else { before.sched_nice };
+            let policy = libc::SCHED_BATCH as u32;
+            let turn = TURN.as_nanos() as u64;
+            let attributes =
+                libc::sched_attr { sched_policy: policy, sched_nice: nice, sched_runtime: turn, ..*before };
+            set_attributes(&attributes).is_ok()
+        });
+        Self { before, _thread: PhantomData }
+    }
+}
+
+impl Drop for GivingWay {
+    fn drop(&mut self) {
+        // It was found that this is allowed.
+        self.before.iter().for_each(|before| _ = set_attributes(before));
+    }
+}
+
+/// Whether a thread may lower its nice value to what it was before: with CAP_SYS_NICE, or within RLIMIT_NICE.
+fn may_return() -> bool {
+    let tries = || {
+        let before = nice()?;
+        set_nice((before + 1).min(GIVES_WAY))?;
+        set_nice(before)
+    };
+    std::thread::Builder::new().spawn(tries).is_ok_and(|thread| matches!(thread.join(), Ok(Ok(()))))
+}
+
+/// How the calling thread is scheduled.
+fn attributes() -> io::Result<libc::sched_attr> {
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&attributes) as libc::c_uint;
+    // SAFETY: the kernel writes at most `size` bytes to the structure, which is borrowed for the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Schedules the calling thread in this way.
+fn set_attributes(attributes: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the kernel reads the structure, which has the size that its first field says, during the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The policy of the calling thread, with its flag. `None` if it has a real-time priority, or a deadline.
@@ -153,6 +228,28 @@ mod tests {
             })
         };
         of_thread().join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_is_scheduled_as_before_afterwards() {
+        let of_thread = || {
+            let now = || (policy(), nice().unwrap());
+            let before = now();
+            let giving_way = GivingWay::begin();
+            let (policy, nice) = now();
+            assert_eq!(policy, Some(libc::SCHED_BATCH));
+            assert_eq!(nice, if may_return() { GIVES_WAY } else { before.1 });
+            let turn = Duration::from_nanos(attributes().unwrap().sched_runtime);
+            assert!(turn == TURN || turn.is_zero(), "nothing before Linux 6.12: {turn:?}");
+            drop(Urgent::begin());
+            assert_eq!(now(), (policy, nice), "it gives way after it was urgent");
+            let inner = GivingWay::begin();
+            drop(inner);
+            assert_eq!(now(), (policy, nice), "one within another changes nothing");
+            drop(giving_way);
+            assert_eq!(now(), before);
+        };
+        std::thread::spawn(of_thread).join().unwrap();
     }
 
     #[test]

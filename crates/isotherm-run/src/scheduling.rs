@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use isotherm_kernel::scheduling::{Urgent, bind, lock_memory, set_nice};
+use isotherm_kernel::scheduling::{GivingWay, Urgent, bind, lock_memory, set_nice};
 
 use crate::RunError;
 
 /// How the thread of the monitor is scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
-    /// Its nice value, −20 to 19. `None` is that of the process, and −10 where that is allowed and the thread has woken
-    /// up late too often, or samples at a fixed interval: what it measures depends on when it wakes up. Otherwise the
-    /// targets come first.
+    /// Its nice value, −20 to 19. With `None`, the thread [gives way](GivingWay), and the targets come first, unless it
+    /// has woken up late too often. If it samples at a fixed interval, it is [urgent](Urgent): what it measures depends
+    /// on when it wakes up.
     pub nice: Option<i32>,
     /// The processors that it runs on; all if empty.
     pub cpus: Vec<usize>,
@@ -34,29 +34,69 @@ impl Scheduling {
             let _ = lock_memory();
         }
         Ok(match (self.nice, is_fixed) {
-            (Some(_), _) => Urgency { punctuality: None, urgent: None },
-            (None, true) => Urgency { punctuality: None, urgent: Some(Urgent::begin()) },
-            (None, false) => Urgency { punctuality: Some(Punctuality::default()), urgent: None },
+            (Some(_), _) => Urgency { punctuality: None, standing: Standing::Equal },
+            (None, true) => Urgency { punctuality: None, standing: Standing::new(Rank::Urgent) },
+            (None, false) => {
+                Urgency { punctuality: Some(Punctuality::default()), standing: Standing::new(Rank::GivesWay) }
+            }
         })
     }
 }
 
-/// Makes the thread [`Urgent`] while it would wake up late too often.
+/// How the thread competes for a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    #[default]
+    GivesWay,
+    /// As the threads of other programs do.
+    Equal,
+    Urgent,
+}
+
+/// The rank that the thread has now.
+#[derive(Debug)]
+enum Standing {
+    GivesWay(#[allow(dead_code, reason = "it is in force until it is dropped")] GivingWay),
+    Equal,
+    Urgent(#[allow(dead_code, reason = "it is in force until it is dropped")] Urgent),
+}
+
+impl Standing {
+    fn new(rank: Rank) -> Self {
+        match rank {
+            Rank::GivesWay => Self::GivesWay(GivingWay::begin()),
+            Rank::Equal => Self::Equal,
+            Rank::Urgent => Self::Urgent(Urgent::begin()),
+        }
+    }
+
+    fn rank(&self) -> Rank {
+        match self {
+            Self::GivesWay(_) => Rank::GivesWay,
+            Self::Equal => Rank::Equal,
+            Self::Urgent(_) => Rank::Urgent,
+        }
+    }
+}
+
+/// Raises the rank of the thread while it would wake up late too often.
 #[derive(Debug)]
 pub(crate) struct Urgency {
-    /// How punctual the thread is, if its nice value follows from that.
+    /// How punctual the thread is, if its rank follows from that.
     punctuality: Option<Punctuality>,
-    urgent: Option<Urgent>,
+    standing: Standing,
 }
 
 impl Urgency {
-    /// Takes in that the thread woke up at `now`, and whether that was late.
-    pub(crate) fn woke(&mut self, now: Duration, late: bool) {
+    /// Takes in that the thread woke up at `now`, whether that was late, and for how long it waited for a processor in
+    /// its work before.
+    pub(crate) fn woke(&mut self, now: Duration, late: bool, waited: Duration) {
         let Some(punctuality) = &mut self.punctuality else { return };
-        match (punctuality.is_urgent(now, late), &self.urgent) {
-            (true, None) => self.urgent = Some(Urgent::begin()),
-            (false, Some(_)) => self.urgent = None,
-            _ => {}
+        let rank = punctuality.rank(now, late, waited);
+        if rank != self.standing.rank() {
+            // The rank before ends first.
+            self.standing = Standing::Equal;
+            self.standing = Standing::new(rank);
         }
     }
 }
@@ -64,28 +104,45 @@ impl Urgency {
 /// How punctual a thread was recently.
 #[derive(Debug, Default)]
 struct Punctuality {
-    /// For each of the last 32 times that it woke up, a bit that says whether that was late.
+    /// For each of the last 32 times that it woke up, a bit that says whether that was late. A [`LONG_WAIT`] within its
+    /// work counts as one such time.
     recent: u32,
-    /// Until when it is urgent.
-    until: Option<Duration>,
+    rank: Rank,
+    /// Until when it has this rank.
+    until: Duration,
 }
 
 /// How many of the last times may be late. Rates take in how late a round was, so that a few late ones do no harm. With
 /// a quarter of them late, reports say that rates cannot be relied on.
 const MOST_LATE: u32 = 6;
 
-/// For how long a thread is urgent. Nothing else says whether the machine is still busy.
+/// A part of a survey takes 20 ms of CPU time. If it takes several times as long, its pages are read at different times,
+/// and samples wait for its end.
+const LONG_WAIT: Duration = Duration::from_millis(50);
+
+/// For how long a thread has a higher rank. Nothing else says whether the machine is still busy.
 const LENGTH: Duration = Duration::from_secs(60);
 
 impl Punctuality {
-    /// Takes in that the thread woke up at `now`, and whether that was late. Returns whether it is urgent from now on.
-    fn is_urgent(&mut self, now: Duration, late: bool) -> bool {
-        self.recent = self.recent << 1 | u32::from(late);
-        if self.recent.count_ones() > MOST_LATE {
-            self.recent = 0;
-            self.until = Some(now + LENGTH);
+    /// Takes in that the thread woke up at `now`, whether that was late, and for how long it waited for a processor
+    /// before. Returns its rank from now on: one higher if it was late too often with the rank that it has.
+    fn rank(&mut self, now: Duration, late: bool, waited: Duration) -> Rank {
+        let long_waits = (waited.as_nanos() / LONG_WAIT.as_nanos()).min(u32::BITS.into()) as u32;
+        let times = u64::from(self.recent) << 1 | u64::from(late);
+        self.recent = (times << long_waits | (1 << long_waits) - 1) as u32;
+        let is_late = self.recent.count_ones() > MOST_LATE;
+        if now >= self.until && !is_late {
+            self.rank = Rank::GivesWay;
         }
-        self.until.is_some_and(|until| now < until)
+        if is_late {
+            self.recent = 0;
+            self.until = now + LENGTH;
+            self.rank = match self.rank {
+                Rank::GivesWay => Rank::Equal,
+                Rank::Equal | Rank::Urgent => Rank::Urgent,
+            };
+        }
+        self.rank
     }
 }
 
@@ -95,24 +152,41 @@ mod tests {
 
     const BEAT: Duration = Duration::from_millis(5);
 
-    /// Whether the thread is urgent after each time that it wakes up, late in those that `is_late` says.
-    fn urgent_after(count: u32, is_late: impl Fn(u32) -> bool) -> Vec<bool> {
+    /// The rank of the thread after each time that it wakes up, late in those that `is_late` says.
+    fn ranks(count: u32, is_late: impl Fn(u32) -> bool) -> Vec<Rank> {
         let mut punctuality = Punctuality::default();
-        (0..count).map(|nth| punctuality.is_urgent(BEAT * nth, is_late(nth))).collect()
+        (0..count).map(|nth| punctuality.rank(BEAT * nth, is_late(nth), Duration::ZERO)).collect()
     }
 
     #[test]
-    fn a_thread_that_is_late_once_in_a_while_is_not_urgent() {
-        assert!(urgent_after(10_000, |nth| nth % 6 == 5).iter().all(|urgent| !urgent));
+    fn a_thread_that_is_late_once_in_a_while_gives_way() {
+        assert!(ranks(10_000, |nth| nth % 6 == 5).iter().all(|rank| *rank == Rank::GivesWay));
     }
 
     #[test]
-    fn a_thread_that_is_late_often_is_urgent_for_a_while_and_as_long_as_it_stays_late() {
-        let urgent = urgent_after(14_000, |nth| nth < 100 && nth % 4 == 3);
-        assert_eq!((urgent[26], urgent[27]), (false, true));
-        assert!(urgent[27..12_000].iter().all(|urgent| *urgent), "for a minute");
-        assert!(!urgent[13_999]);
-        let urgent = urgent_after(30_000, |nth| nth % 4 == 3);
-        assert!(urgent[27..].iter().all(|urgent| *urgent));
+    fn a_thread_that_is_late_often_gives_way_no_longer_for_a_while() {
+        let ranks = ranks(14_000, |nth| nth < 28);
+        assert_eq!((ranks[5], ranks[6]), (Rank::GivesWay, Rank::Equal));
+        assert_eq!((ranks[12], ranks[13]), (Rank::Equal, Rank::Urgent), "that was not enough");
+        assert!(ranks[13..12_000].iter().all(|rank| *rank == Rank::Urgent), "for a minute");
+        assert_eq!(ranks[13_999], Rank::GivesWay);
+    }
+
+    #[test]
+    fn a_thread_whose_work_waits_long_for_a_processor_gives_way_no_longer() {
+        let rank = |waited: u64| {
+            let mut punctuality = Punctuality::default();
+            punctuality.rank(BEAT, false, Duration::from_millis(waited))
+        };
+        assert_eq!(
+            [0, 49, 349, 350, 4_000, 100_000].map(rank),
+            [Rank::GivesWay, Rank::GivesWay, Rank::GivesWay, Rank::Equal, Rank::Equal, Rank::Equal]
+        );
+    }
+
+    #[test]
+    fn a_thread_that_stays_late_stays_urgent() {
+        let ranks = ranks(30_000, |nth| nth % 4 == 3);
+        assert!(ranks[60..].iter().all(|rank| *rank == Rank::Urgent));
     }
 }

@@ -11,7 +11,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define MAX_SAMPLES 16384
+#define MAX_SAMPLES 512
 
 #define ENTRY_PRESENT 0x001ULL
 #define ENTRY_ACCESSED 0x020ULL
@@ -112,7 +112,7 @@ int walk(struct walk_args *ctx)
 	return bpf_loop(args.count, walk_one, &args, 0) == args.count ? 0 : 1;
 }
 
-#define MAX_TABLES 64
+#define MAX_TABLES 16
 #define TABLE_ENTRIES 512
 
 /* A request to copy a whole page table, and its result. */

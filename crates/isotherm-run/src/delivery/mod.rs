@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use isotherm_core::BoxError;
+use isotherm_kernel::scheduling::GivingWay;
 
 use crate::pace::{HelperCpu, HelperThread};
 use crate::suspended::Suspensions;
@@ -140,6 +141,8 @@ impl NamedSink {
     /// Takes events until the last one, or until the sink fails.
     fn run(mut self, delivery: &Delivery, control: &Control) {
         let mut thread = delivery.helpers.thread();
+        // What is recorded or drawn can wait.
+        let _giving_way = GivingWay::begin();
         while let Some(event) = self.queue.pop() {
             // The sink is not used after a panic.
             let error = match catch_unwind(AssertUnwindSafe(|| self.sink.event(&event))) {

@@ -61,6 +61,8 @@ impl Source for MonitorSource {
         outlet.attributes(in_force);
         let mut next = monitor.start()?;
         let mut now = start;
+        // For how long the last step waited for a processor.
+        let mut waited = Duration::ZERO;
         driver.take_in(&mut monitor, Duration::ZERO, outlet);
         let reason = loop {
             let Next::Step { after } = next else { break EndReason::Finished };
@@ -103,9 +105,11 @@ impl Source for MonitorSource {
             now = Instant::now();
             let is_late = now > due + monitor.attributes().sampling() / 2;
             driver.late_rounds.set(driver.late_rounds.get() + u32::from(is_late));
-            urgency.woke(now - start, is_late);
+            urgency.woke(now - start, is_late, waited);
+            let cpu = monitor_cpu_time();
             next = monitor.step(now - start)?;
             driver.take_in(&mut monitor, now - start, outlet);
+            waited = now.elapsed().saturating_sub(monitor_cpu_time().saturating_sub(cpu));
             if monitor.attributes() != in_force {
                 in_force = monitor.attributes();
                 outlet.attributes(in_force);

@@ -92,8 +92,8 @@ pub enum StartChoice {
 /// How the monitor is scheduled: for all commands that watch.
 #[derive(Args)]
 pub struct SchedulingOptions {
-    /// Nice value of the monitoring thread, -20 to 19 [default: that of isotherm; if permitted, -10 with --sample TIME,
-    /// or while the thread wakes up late too often]
+    /// Nice value of the monitoring thread, -20 to 19 [default: the thread gives way to all others, unless it wakes up
+    /// late too often; if permitted, it has a real-time priority with --sample TIME, or if it stays late]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
     #[arg(hide_short_help = true)]
     pub nice: Option<i32>,

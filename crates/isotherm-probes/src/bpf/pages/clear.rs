@@ -13,13 +13,13 @@ use super::spans::Spans;
 use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
-use crate::bpf::program::{PageTables, Program};
+use crate::bpf::program::{MAX_TABLES, PageTables, Program};
 use crate::bpf::shared_memory::SharedMemory;
 use crate::bpf::target::{Clearing, Target};
 use crate::mapping::{is_memory, is_of_a_file};
 
 /// The number of blocks that are read, cleared and read again together.
-const WINDOW: usize = 32;
+const WINDOW: usize = MAX_TABLES;
 
 /// The parts of the probe that a clear uses.
 #[derive(Debug)]
