@@ -7,7 +7,7 @@ use isotherm_core::{AddrRange, RegionPages, RegionSnapshot};
 /// The most regions of a target in a merged snapshot, unless one of those that it is made of has more.
 const FEWEST: usize = 64;
 /// How many times as many borders as regions are kept while a snapshot is made.
-const BORDERS: usize = 4;
+const BORDERS: usize = 3;
 
 /// The memory of a target between two borders, with the sums of the snapshots that have it.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,11 @@ impl Cell {
 
     /// Takes off the part before `end`.
     fn take(&mut self, end: u64) -> Self {
+        if end == self.end {
+            let all = *self;
+            self.start = end;
+            return all;
+        }
         let share = (end - self.start) as f64 / self.size();
         let figures = self.figures.map(|bytes| bytes * share);
         let first = Self { end, figures, ..*self };
@@ -81,6 +86,8 @@ pub(crate) struct Cells {
     samples: f64,
     seconds: f64,
     most_regions: usize,
+    /// The cells before the last snapshot, whose memory is used again.
+    before: Vec<Cell>,
 }
 
 impl Cells {
@@ -97,8 +104,10 @@ impl Cells {
             self.cells.iter_mut().zip(regions).for_each(|(cell, region)| cell.add(&Cell::of(region, seconds)));
             return;
         }
-        let mut cells = Vec::with_capacity(self.cells.len() + regions.len());
-        let (mut old, mut new) = (self.cells.iter().copied(), regions.iter().map(|region| Cell::of(region, seconds)));
+        std::mem::swap(&mut self.cells, &mut self.before);
+        self.cells.clear();
+        let cells = &mut self.cells;
+        let (mut old, mut new) = (self.before.iter().copied(), regions.iter().map(|region| Cell::of(region, seconds)));
         let (mut one, mut other) = (old.next(), new.next());
         loop {
             match (&mut one, &mut other) {
@@ -111,7 +120,7 @@ impl Cells {
                     if a.start == a.end {
                         one = old.next();
                     }
-                    if other.is_some_and(|b| b.start == b.end) {
+                    if other.as_ref().is_some_and(|b| b.start == b.end) {
                         other = new.next();
                     }
                 }
@@ -119,10 +128,10 @@ impl Cells {
                     // The part of the first one before the second.
                     let (first, second) = if a.start < b.start { (a, b.start) } else { (b, a.start) };
                     cells.push(first.take(first.end.min(second)));
-                    if one.is_some_and(|a| a.start == a.end) {
+                    if one.as_ref().is_some_and(|a| a.start == a.end) {
                         one = old.next();
                     }
-                    if other.is_some_and(|b| b.start == b.end) {
+                    if other.as_ref().is_some_and(|b| b.start == b.end) {
                         other = new.next();
                     }
                 }
@@ -136,7 +145,6 @@ impl Cells {
                 }
             }
         }
-        self.cells = cells;
         if self.cells.len() > self.limit() * BORDERS {
             self.join_to(self.limit());
         }

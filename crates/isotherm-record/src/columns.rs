@@ -484,8 +484,8 @@ table! {
     struct OnNode, OnNodeBuilder, OnNodeReader {
         /// the number of the node
         "node" => node: u32,
-        /// the sums
-        "sums" => sums: Sums,
+        /// what is known of its memory
+        "figures" => figures: Figures,
         /// as `survey.within_bytes`
         "within_bytes" => within_bytes: Vec<u64>,
     }

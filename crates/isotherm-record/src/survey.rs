@@ -68,15 +68,19 @@ fn centiseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis() / 10).unwrap_or(i64::MAX)
 }
 
+fn figures_column(sums: &PageSums) -> columns::Figures {
+    columns::Figures {
+        present_bytes: sums.present,
+        touched_bytes: sums.touched,
+        unobservable_bytes: sums.unobservable,
+        unknown_bytes: sums.unknown,
+        swapped_bytes: sums.swapped,
+    }
+}
+
 fn sums_column(sums: &PageSums) -> columns::Sums {
     columns::Sums {
-        figures: columns::Figures {
-            present_bytes: sums.present,
-            touched_bytes: sums.touched,
-            unobservable_bytes: sums.unobservable,
-            unknown_bytes: sums.unknown,
-            swapped_bytes: sums.swapped,
-        },
+        figures: figures_column(sums),
         kinds: (sums.kinds != Kinds::default()).then(|| kinds_column(&sums.kinds)),
         mapped_again_bytes: sums.mapped_again,
     }
@@ -88,18 +92,25 @@ fn within_column(sums: &PageSums) -> impl Iterator<Item = u64> + use<> {
     sums.within.into_iter().map(move |bytes| bytes.wrapping_sub(std::mem::replace(&mut before, bytes)))
 }
 
-/// The sums that the columns hold. `within` has what was accessed within each window.
-fn sums(found: &columns::Sums, within: [u64; WINDOWS.len()]) -> PageSums {
-    let columns::Sums { figures, kinds: of_kinds, mapped_again_bytes } = found;
+/// The sums of these figures alone.
+fn of_figures(figures: &columns::Figures) -> PageSums {
     PageSums {
         present: figures.present_bytes,
         touched: figures.touched_bytes,
         unobservable: figures.unobservable_bytes,
         unknown: figures.unknown_bytes,
         swapped: figures.swapped_bytes,
-        kinds: of_kinds.as_ref().map(kinds).unwrap_or_default(),
-        mapped_again: *mapped_again_bytes,
+        ..PageSums::default()
+    }
+}
+
+/// The sums that the columns hold. `within` has what was accessed within each window.
+fn sums(found: &columns::Sums, within: [u64; WINDOWS.len()]) -> PageSums {
+    PageSums {
+        kinds: found.kinds.as_ref().map(kinds).unwrap_or_default(),
+        mapped_again: found.mapped_again_bytes,
         within,
+        ..of_figures(&found.figures)
     }
 }
 
@@ -132,7 +143,7 @@ fn kinds(found: &columns::Kinds) -> Kinds {
 fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
     let on_node = |NodeSums { node, sums }: &NodeSums| columns::OnNode {
         node: node.0,
-        sums: sums_column(sums),
+        figures: figures_column(sums),
         within_bytes: within_column(sums).collect(),
     };
     (!by_node.is_empty()).then(|| by_node.iter().map(on_node).collect())
@@ -140,7 +151,8 @@ fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
 
 fn by_node(found: Option<&[columns::OnNode]>, windows: &Windows) -> Result<Vec<NodeSums>, &'static str> {
     let on_node = |found: &columns::OnNode| {
-        Ok(NodeSums { node: NodeId(found.node), sums: sums(&found.sums, windows.bytes(&found.within_bytes)?) })
+        let sums = PageSums { within: windows.bytes(&found.within_bytes)?, ..of_figures(&found.figures) };
+        Ok(NodeSums { node: NodeId(found.node), sums })
     };
     found.unwrap_or_default().iter().map(on_node).collect()
 }

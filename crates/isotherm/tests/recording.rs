@@ -334,7 +334,7 @@ fn has_snapshots(place: &Place) -> bool {
 #[test]
 fn a_file_that_may_not_grow_ends_the_recording_but_not_the_command() {
     let place = Place::new();
-    let script = "ulimit -f 64; exec \"$0\" record --intervals fixed -o full.rec -- sh -c 'sleep 6; echo done > done'";
+    let script = "ulimit -f 128; exec \"$0\" record --intervals fixed -o full.rec -- sh -c 'sleep 6; echo done > done'";
     let output = Command::new("sh").args(["-c", script, ISOTHERM]).current_dir(place.dir.path()).output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{err}");
