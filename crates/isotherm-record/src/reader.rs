@@ -171,7 +171,7 @@ impl Recording {
     pub fn last_time(&self) -> Option<Duration> {
         let mut source = self.source.clone();
         let last = source.spans.last()?;
-        source.spans = [last.start.max(self.last_segment).min(last.end)..last.end].into();
+        source.spans = std::iter::once(last.start.max(self.last_segment).min(last.end)..last.end).collect();
         times(source).filter_map(Result::ok).max()
     }
 

@@ -35,7 +35,7 @@ impl Source for Recorded {
 fn long(snapshots: u32) -> Made {
     let mappings = [mapping(ANON, ANON + 64 * MIB, "")].into();
     let regions = |i: u32| {
-        let (turn, half) = (i % 1000, if i / 1000 % 2 == 0 { 10 } else { 0 });
+        let (turn, half) = (i % 1000, if (i / 1000).is_multiple_of(2) { 10 } else { 0 });
         vec![
             region(ANON, ANON + 16 * MIB, 20, i),
             region(ANON + 16 * MIB, ANON + 32 * MIB, half, turn),
