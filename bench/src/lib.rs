@@ -7,6 +7,7 @@
 
 pub mod busy;
 pub mod every_page;
+pub mod frequency;
 pub mod large;
 pub mod pairs;
 pub mod real;

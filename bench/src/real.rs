@@ -42,12 +42,20 @@ pub enum Pace {
     },
 }
 
-/// Watches all phases of the pattern `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
+/// A pattern by its name, or in a file.
+///
+/// # Errors
+/// If there is none.
+pub fn pattern(name: &str) -> Result<Pattern> {
+    Ok(if name.ends_with(".toml") { Pattern::parse(&std::fs::read_to_string(name)?)? } else { Pattern::shipped(name)? })
+}
+
+/// Watches all phases of the [pattern](pattern()) `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
 ///
 /// # Errors
 /// If isotherm or the workload fails, or the workload prints something unexpected.
 pub fn watch(isotherm: &Path, probe: &str, name: &str, scale: u32, pace: Pace, seed: u64) -> Result<Monitored> {
-    let pattern = Rc::new(Pattern::shipped(name)?.scaled(scale.into()));
+    let pattern = Rc::new(pattern(name)?.scaled(scale.into()));
     let place = tempfile::tempdir()?;
     let log = place.path().join("workload.log");
     let words = ["workload", name, "--announce", "--scale"].map(OsString::from);

@@ -80,12 +80,13 @@ pub fn watch_within(pattern: &Pattern, budget: Budget, slow: f64, seed: u64) -> 
         has_budget: true,
         samples: true,
         survey: Some(SurveyInterval::Auto),
-        goal: Some(IntervalsGoal::default()),
+        goal: Some(IntervalsGoal::default().by_lengths()),
         longest_aggregation: None,
     });
     let rng = Pcg64Mcg::seed_from_u64(seed);
     let mut monitor = Monitor::new(attributes, rng, memory, probe, Keep::default());
     monitor.set_survey(pacer.survey_settings(attributes));
+    monitor.read_by_lengths();
     let mut began = monitor_cpu_time();
     let mut next = monitor.start()?;
     let mut known = 0;

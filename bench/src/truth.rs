@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_sim::{Order, Pattern};
+use isotherm_sim::{Order, Pattern, Touch};
 
 /// Memory with at least this access rate is hot.
 pub const HOT: f64 = 0.5;
@@ -84,6 +84,16 @@ impl PhaseTruth {
         let mut areas: Vec<_> = (0..pattern.areas.len()).filter_map(truth).collect();
         areas.sort_by_key(|area| area.range);
         areas.into()
+    }
+
+    /// The mapped areas with what touches them in this phase.
+    pub(crate) fn touches(&self) -> impl Iterator<Item = (AddrRange, Vec<Touch>)> {
+        let phase = &self.pattern.phases[self.phase];
+        let areas = self.pattern.areas.iter().zip(&self.ranges);
+        areas.filter_map(|(area, range)| {
+            let touches = phase.touch.iter().filter(|touch| touch.area == area.name).cloned();
+            Some(((*range)?, touches.collect()))
+        })
     }
 
     /// Whether memory is hot in this phase that was not hot in the phase `before`, if samples are taken every

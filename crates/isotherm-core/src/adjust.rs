@@ -36,8 +36,8 @@ pub(crate) fn split(regions: &mut Vec<Region>, pieces: u32, rng: &mut impl Rng, 
             let Some((piece, after)) = split_randomly(rest.range(), rng) else {
                 break;
             };
-            spare.push(rest.with_range(piece));
-            rest = rest.with_range(after);
+            spare.push(rest.piece(piece));
+            rest = rest.piece(after);
         }
         spare.push(rest);
     }
@@ -103,8 +103,8 @@ pub(crate) fn split_surveyed(
             let Some((piece, after)) = cut.and_then(|cut| rest.range().split_at(cut)) else {
                 break;
             };
-            spare.push(surveyed(rest, piece, history));
-            rest = surveyed(rest, after, history);
+            spare.push(rest.piece(piece).with_pages(history.pages_in(piece)));
+            rest = rest.piece(after).with_pages(history.pages_in(after));
         }
         spare.push(rest);
     }
@@ -137,7 +137,7 @@ pub(crate) fn follow(old: &[Region], stretches: &[Stretch], history: &PageHistor
                 part.forget_accesses();
             }
             let (pages, idle) = history.pages_and_idle(part.range());
-            part.survey(pages, idle.filter(|_| pages.touched == 0));
+            part.survey(pages, idle.filter(|_| pages.touched == 0), history.interval());
             *part = part.carved_from(whole);
         }
         let mut parts = without_empty(parts, history);

@@ -48,6 +48,14 @@ impl Default for IntervalsGoal {
 }
 
 impl IntervalsGoal {
+    /// The same for a monitor that [reads samples at several lengths](crate::Monitor::read_by_lengths): no interval is
+    /// shorter than 40 ms, because shorter samples are a part of longer ones, and clearing is what costs.
+    #[must_use]
+    pub fn by_lengths(self) -> Self {
+        let least = self.least.max(Duration::from_millis(40)).min(self.most);
+        Self { least, ..self }
+    }
+
     /// The default, with this share of all accesses, above 0 and at most 1. Five times as many of the accesses of
     /// memory in use suffice, as by default.
     pub fn of_share(share: f64) -> Self {

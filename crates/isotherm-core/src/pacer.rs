@@ -158,6 +158,7 @@ impl Pacer {
         // A round beside other work took what a round takes.
         let does_more = work.updated || work.joined > 0 || work.survey.is_some() || work.panel;
         match (work.rounds(), does_more) {
+            (0.0, false) if work.length => Duration::ZERO,
             (0.0, _) => cpu,
             (_, false) => Duration::ZERO,
             (rounds, true) => cpu.saturating_sub(self.controller.round().mul_f64(rounds)),

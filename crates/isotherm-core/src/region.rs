@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::frequency::{Frequency, Hits};
 use crate::order::GOLDEN;
 use crate::rate::{is_same_interval, possible_shares_over, share_over};
 use crate::steady::{self, Run, Steadiness, blend, by_chance, has_turned, likely_shares};
@@ -12,6 +13,8 @@ use crate::{AddrRange, Attributes, Observation, PAGE_SIZE, RegionPages, RegionSn
 pub(crate) struct MergeLimits {
     /// The largest difference of their counts.
     pub threshold: u32,
+    /// The factor by which their frequencies may differ, beside errors.
+    pub alike: f64,
     /// The largest size of the merged region, in bytes.
     pub size: u64,
     /// The size in bytes up to which a region is merged with a neighbour although only one of the two can be
@@ -31,7 +34,7 @@ pub(crate) fn is_alike(one: Duration, other: Duration, time: Duration) -> bool {
 }
 
 /// Neighbouring pages that are taken to be accessed equally often, so that one page of them speaks for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Region {
     range: AddrRange,
     /// The number of samples that `accessed` and `unobservable` are counts of. While an aggregation runs, these are
@@ -58,6 +61,11 @@ pub struct Region {
     age: Duration,
     steadiness: Steadiness,
     run: Run,
+    /// What samples of each length found before this aggregation, and in it.
+    hits: Hits,
+    new_hits: Hits,
+    /// The frequency at the end of the last aggregation.
+    frequency: Option<Frequency>,
     /// Which of the round's samples is a page of this region. A part of the region that was cut off has it too.
     sample: Option<u32>,
     /// What the last survey found in the region. `None` without a survey.
@@ -82,6 +90,9 @@ impl Region {
             age: Duration::ZERO,
             steadiness: Steadiness::NEW,
             run: Run::NONE,
+            hits: Hits::NONE,
+            new_hits: Hits::NONE,
+            frequency: None,
             sample: None,
             pages: None,
         }
@@ -147,6 +158,7 @@ impl Region {
         let of_part = |samples: u32| (u128::from(samples) * u128::from(part) / u128::from(whole.max(1))) as u32;
         self.past_samples = of_part(self.past_samples);
         (self.run.taken, self.run.before) = (of_part(self.run.taken), of_part(self.run.before));
+        self.hits = self.hits.of_part(part as f64 / whole.max(1) as f64);
         self
     }
 
@@ -155,27 +167,38 @@ impl Region {
         self.age = Duration::ZERO;
         self.past_samples = 0;
         self.run = Run::NONE;
+        self.forget_hits();
+    }
+
+    const fn forget_hits(&mut self) {
+        self.hits.forget_samples();
+        self.new_hits = Hits::NONE;
     }
 
     /// Forgets the accesses that samples have found: they were in another part of the region that it was a part of.
     pub(crate) const fn forget_accesses(&mut self) {
         (self.accessed, self.last_nr_accesses, self.unchanged) = (0, 0, (0, 0));
         self.run = Run::NONE;
+        self.forget_hits();
     }
 
-    /// Takes in what a survey has found in the region. If the region was idle and is in use now, it begins a new age.
-    /// If it is idle, it is as old as its pages have been idle, which is `idle` on the mean. If that is not known, it
-    /// begins a new age if it was in use. What a survey did not know, or does not know, says nothing of a change;
-    /// samples may.
-    pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<Duration>) {
+    /// Takes in what a survey has found in the region, `interval` after the one before. If the region was idle and is
+    /// in use now, it begins a new age. If it is idle, it is as old as its pages have been idle, which is `idle` on the
+    /// mean. If that is not known, it begins a new age if it was in use. What a survey did not know, or does not know,
+    /// says nothing of a change; samples may.
+    pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<Duration>, interval: Duration) {
         let was_in_use = match self.pages {
             Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,
             None => pages.touched > 0,
         };
         self.pages = Some(pages);
+        let known = pages.present.saturating_sub(pages.unobservable + pages.unknown);
+        let touched = (known > 0).then(|| (pages.touched as f64 / known as f64).min(1.0));
+        self.hits.set_survey(interval, touched);
         match pages.touched > 0 {
             true if !was_in_use => self.begin_age(),
             false if pages.unknown == 0 => {
+                self.forget_hits();
                 if was_in_use {
                     self.begin_age();
                 }
@@ -237,6 +260,20 @@ impl Region {
         }
     }
 
+    /// The region as one of two pieces of it: what they have in common may end here.
+    pub(crate) fn piece(self, range: AddrRange) -> Self {
+        Self { hits: self.hits.of_part(0.5), ..self.with_range(range) }
+    }
+
+    /// Takes in that a sample was read so long after its page was cleared.
+    pub(crate) fn look(&mut self, observation: Observation, length: Duration) {
+        match observation {
+            Observation::Idle => self.new_hits.add(length, false),
+            Observation::Accessed => self.new_hits.add(length, true),
+            Observation::Unobservable => {}
+        }
+    }
+
     /// Ends the aggregation: turns the counts of the samples taken into counts of a whole aggregation, and
     /// determines the age.
     ///
@@ -282,10 +319,17 @@ impl Region {
         // With few samples, chance moves the count. That does not make the region young.
         let moved = changed && !(every > 1 && by_chance);
         let grown = if grows { attributes.aggregation() } else { Duration::ZERO };
+        let other_hits = self.hits.have_turned(&self.new_hits);
+        self.hits = match has_run || other_hits {
+            true => Hits::NONE,
+            false => self.hits.aged(attributes.aggregation()),
+        };
+        self.hits = self.hits.plus(&std::mem::take(&mut self.new_hits));
+        self.frequency = self.hits.frequency();
         self.age = match has_run {
             // It was accessed in another way since the run began.
             true => run.time,
-            false if moved => Duration::ZERO,
+            false if moved || other_hits => Duration::ZERO,
             false => self.age.saturating_add(grown),
         };
         self.run = if has_run { Run::NONE } else { run.aged(attributes.aggregation()) };
@@ -309,13 +353,14 @@ impl Region {
     /// observed stays apart from memory that cannot, unless one of the two regions has at most the `resolution` of the
     /// limits in bytes.
     pub(crate) fn continues_in(&self, next: &Self, limits: MergeLimits) -> bool {
-        let MergeLimits { threshold, resolution, keeps_use, ages, .. } = limits;
+        let MergeLimits { threshold, alike, resolution, keeps_use, ages, .. } = limits;
         let ages = ages.filter(|_| self.is_idle() && next.is_idle());
         self.range.touches(next.range)
             && (!keeps_use || self.may_be_in_use() == next.may_be_in_use())
             && ages.is_none_or(|time| is_alike(self.age, next.age, time))
             && self.accessed.abs_diff(next.accessed)
                 <= self.tolerance(self.accessed, next.accessed, self.samples, threshold)
+            && self.frequency.zip(next.frequency).is_none_or(|(one, other)| one.is_alike(other, alike))
             && (self.unobservable.abs_diff(next.unobservable) <= threshold
                 || self.bytes().min(next.bytes()) <= resolution)
     }
@@ -326,6 +371,8 @@ impl Region {
         let mean_of = |x: u128, y: u128| (x * a + y * b + (a + b) / 2) / (a + b);
         // The mean lies between x and y, and so has 32 bits.
         let mean = |x: u32, y: u32| mean_of(x.into(), y.into()) as u32;
+        let share = a as f64 / (a + b) as f64;
+        let mixed = |(one, other): (Frequency, Frequency)| one.mixed(other, share);
         *self = Self {
             range,
             samples: mean(self.samples, next.samples),
@@ -342,6 +389,9 @@ impl Region {
             age: Duration::from_nanos(mean_of(self.age.as_nanos(), next.age.as_nanos()) as u64),
             steadiness: self.steadiness.merged(next.steadiness, mean),
             run: if a >= b { self.run } else { next.run },
+            hits: self.hits.mixed(&next.hits, share),
+            new_hits: self.new_hits.mixed(&next.new_hits, share),
+            frequency: self.frequency.zip(next.frequency).map(mixed).or(self.frequency).or(next.frequency),
             // A page of the larger one is more likely to be a page that is chosen from both.
             sample: if a >= b { self.sample.or(next.sample) } else { next.sample.or(self.sample) },
             pages: self.pages.zip(next.pages).map(|(pages, next)| pages + next),
@@ -394,6 +444,7 @@ impl Region {
             nr_samples: self.nr_samples,
             nr_unobservable: self.unobservable,
             age: self.age_in(aggregation),
+            frequency: self.frequency,
             pages: self.pages,
         }
     }
@@ -585,7 +636,8 @@ mod tests {
         let pages = |touched, unknown| RegionPages { present: 4096, touched, unknown, ..RegionPages::default() };
         let age = |of: &Region, surveys: &[(u64, u64)]| {
             let mut r = *of;
-            surveys.iter().for_each(|&(touched, unknown)| r.survey(pages(touched, unknown), Some(AGGREGATION * 7)));
+            let idle = Some(AGGREGATION * 7);
+            surveys.iter().for_each(|&(touched, unknown)| r.survey(pages(touched, unknown), idle, AGGREGATION));
             r.age_in(AGGREGATION)
         };
         let mut idle = region(0..1, 0, 30);
@@ -602,8 +654,14 @@ mod tests {
     #[test]
     fn idle_memory_of_other_ages_stays_apart_until_the_difference_is_small() {
         let pages = |mib: u64| RegionPages { present: mib << 20, ..RegionPages::default() };
-        let limits =
-            MergeLimits { threshold: 2, size: u64::MAX, resolution: 0, keeps_use: true, ages: Some(AGGREGATION * 2) };
+        let limits = MergeLimits {
+            threshold: 2,
+            alike: 1.5,
+            size: u64::MAX,
+            resolution: 0,
+            keeps_use: true,
+            ages: Some(AGGREGATION * 2),
+        };
         let idle = |range, age| region(range, 0, age).with_pages(pages(1));
         let merges = |one, other| idle(0..256, one).continues_in(&idle(256..512, other), limits);
         assert!(merges(0, 2) && !merges(0, 3) && !merges(30, 70) && merges(100, 127) && merges(127, 100));

@@ -235,11 +235,12 @@ impl RegionSet {
         self.targets.push(TargetRegions::new(space, regions, Some(history)));
     }
 
-    /// Takes in the targets with their mappings, as a survey by mapping has found them. Each mapping that has memory
+    /// Takes in the targets with their mappings, as a survey by mapping has found them, `interval` after the one before. Each mapping that has memory
     /// becomes a region.
     pub(crate) fn follow_mappings(
         &mut self,
         surveyed: Vec<(TargetSpace, Vec<(AddrRange, PageSums)>)>,
+        interval: Duration,
         attributes: &Attributes,
     ) {
         let mut known = self.take_regions();
@@ -250,7 +251,7 @@ impl RegionSet {
             let mut regions = adjust::one_for_each(&known.remove(&space.id).unwrap_or_default(), &ranges);
             for (region, (_, sums)) in regions.iter_mut().zip(&found) {
                 let &PageSums { present, touched, unobservable, unknown, swapped, .. } = sums;
-                region.survey(RegionPages { present, touched, unobservable, unknown, swapped }, None);
+                region.survey(RegionPages { present, touched, unobservable, unknown, swapped }, None, interval);
             }
             self.targets.push(TargetRegions::new(space, regions, None));
         }
@@ -309,6 +310,7 @@ impl RegionSet {
             limits.ages = None;
             if limits.threshold < attributes.samples() {
                 limits.threshold = limits.threshold.saturating_mul(2);
+                limits.alike *= 2.0;
             } else {
                 limits.keeps_use = false;
                 limits.size = limits.size.saturating_mul(2);
@@ -323,6 +325,7 @@ impl RegionSet {
         let total: u64 = self.iter().map(Region::bytes).sum();
         MergeLimits {
             threshold: attributes.merge_threshold(),
+            alike: ALIKE,
             size: (total / attributes.min_regions() as u64).max(PAGE_SIZE),
             resolution: total / attributes.max_regions() as u64,
             keeps_use: true,
@@ -330,6 +333,9 @@ impl RegionSet {
         }
     }
 }
+
+/// The factor by which the frequencies of regions that are merged may differ, beside errors.
+const ALIKE: f64 = 1.5;
 
 /// By how much the ages of idle regions may differ that are merged: two aggregations. With few samples, regions that
 /// turned idle together are found at different times.
@@ -387,7 +393,7 @@ mod tests {
         let space = TargetSpace { id, layout: Layout::Process, mappings };
         let attributes = Attributes::default();
         let mut set = RegionSet::default();
-        set.follow_mappings(vec![(space, found)], &attributes);
+        set.follow_mappings(vec![(space, found)], Duration::from_secs(1), &attributes);
         assert!(set.len() <= attributes.max_regions() && set.len() > attributes.min_regions(), "{}", set.len());
         let present: u64 = set.iter().filter_map(Region::pages).map(|pages| pages.present).sum();
         assert_eq!(present, 5_000 * PAGE_SIZE);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::survey::{PageHistory, RegionPages};
-use crate::{AddrRange, Mapping, TargetId};
+use crate::{AddrRange, Frequency, Mapping, TargetId};
 
 /// All regions of all targets at the end of one aggregation interval, and the work of finding them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,6 +63,9 @@ pub struct RegionSnapshot {
     pub nr_unobservable: u32,
     /// For how many aggregations the access frequency has stayed the same.
     pub age: u32,
+    /// How often a page is accessed, by samples of several lengths and by surveys. `None` if there were none, or if the
+    /// source does not tell (the kernel's DAMON).
+    pub frequency: Option<Frequency>,
     /// What the last survey found in the region. `None` without a survey.
     pub pages: Option<RegionPages>,
 }
@@ -96,11 +99,18 @@ impl RegionSnapshot {
         f64::from(self.nr_accesses) / f64::from(samples.max(1))
     }
 
-    /// Accesses that samples found in a second: `nr_accesses` divided by the aggregation interval. A sample finds one
-    /// access at most, so that this is the least there was, and nothing is known of the most where the
+    /// How often a page is accessed, in hertz: the [frequency](Self::frequency) if it is known. Otherwise the accesses
+    /// that samples found in a second: `nr_accesses` divided by the aggregation interval. A sample finds one access at
+    /// most, so that this is the least there was, and nothing is known of the most where the
     /// [rate](Self::access_rate) is 1.
     pub fn access_hz(&self, aggregation: Duration) -> f64 {
-        f64::from(self.nr_accesses) / aggregation.as_secs_f64().max(1e-9)
+        let found = || f64::from(self.nr_accesses) / aggregation.as_secs_f64().max(1e-9);
+        self.frequency.map_or_else(found, Frequency::hz)
+    }
+
+    /// Whether [`access_hz`](Self::access_hz) is only the least that there may be.
+    pub fn is_least_hz(&self, samples: u32) -> bool {
+        self.frequency.map_or(self.nr_accesses >= samples, Frequency::is_least)
     }
 
     /// The bytes, out of `mapped` bytes of the region, that are neither in memory nor known to be in swap. `None`

@@ -40,6 +40,7 @@ impl Memory {
                 nr_samples: samples,
                 nr_unobservable: 0,
                 age: 0,
+                frequency: None,
                 pages: self.is_surveyed.then_some(RegionPages { touched, ..pages }),
             }
         };

@@ -191,7 +191,7 @@ fn condition(node: &Node, diagnostics: &mut Diagnostics) -> Option<Condition> {
         fields.get_or("nr_accesses", any.rate, |node| bounds(node, A_SHARE, (0.0, 1.0), diagnostics, access_rate));
     let age =
         fields.get_or("age", any.age, |node| bounds(node, A_TIME, (Duration::ZERO, Duration::MAX), diagnostics, age));
-    Some(Condition { size: size?, rate: rate?, age: age? })
+    Some(Condition { size: size?, rate: rate?, age: age?, hz: Condition::ANY.hz })
 }
 
 fn access_rate(text: &str) -> Result<f64, String> {

@@ -189,6 +189,7 @@ impl Memory {
                 nr_samples: 20,
                 nr_unobservable: 0,
                 age: self.ages[b],
+                frequency: None,
                 pages: None,
             }
         });

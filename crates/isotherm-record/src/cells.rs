@@ -2,21 +2,27 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, RegionPages, RegionSnapshot};
+use isotherm_core::{AddrRange, Frequency, RegionPages, RegionSnapshot};
 
 /// The most regions of a target in a merged snapshot, unless one of those that it is made of has more.
 const FEWEST: usize = 64;
 /// How many times as many borders as regions are kept while a snapshot is made.
 const BORDERS: usize = 3;
 
+/// Frequencies from a twentieth of a hertz on differ by their ratio: a factor of ten as much as a fifth of all samples.
+const OF_HERTZ: f64 = 20.0;
+const HERTZ: f64 = 0.09;
+
 /// The memory of a target between two borders, with the sums of the snapshots that have it.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     start: u64,
     end: u64,
-    /// The samples that found an access, those that were taken, those that could not be observed, and the ages in
-    /// seconds × seconds.
-    counts: [f64; 4],
+    /// The samples that found an access, those that were taken, those that could not be observed, the ages in seconds ×
+    /// seconds, the frequencies in hertz × seconds, and the seconds in which they are known.
+    counts: [f64; 6],
+    /// The greatest factor of an error of a frequency. `None` if one of them is only the least that there may be.
+    factor: Option<f64>,
     /// What surveys found, in bytes × seconds: present, touched, unobservable, unknown, swapped. Not a number if a
     /// survey does not know what is in swap.
     figures: [f64; 5],
@@ -27,16 +33,18 @@ struct Cell {
 impl Cell {
     /// A region of a snapshot that covers so many seconds.
     fn of(region: &RegionSnapshot, seconds: f64) -> Self {
-        let RegionSnapshot { range, nr_accesses, nr_samples, nr_unobservable, age, pages } = *region;
+        let RegionSnapshot { range, nr_accesses, nr_samples, nr_unobservable, age, frequency, pages } = *region;
         let figures = pages.map_or([0.0; 5], |RegionPages { present, touched, unobservable, unknown, swapped }| {
             let swapped = swapped.map_or(f64::NAN, |bytes| bytes as f64);
             [present as f64, touched as f64, unobservable as f64, unknown as f64, swapped].map(|bytes| bytes * seconds)
         });
         let age = f64::from(age) * seconds * seconds;
+        let [hertz, known] = frequency.map_or([0.0; 2], |frequency| [frequency.hz() * seconds, seconds]);
         Self {
             start: range.start(),
             end: range.end(),
-            counts: [nr_accesses.into(), nr_samples.into(), nr_unobservable.into(), age],
+            counts: [nr_accesses.into(), nr_samples.into(), nr_unobservable.into(), age, hertz, known],
+            factor: frequency.map_or(Some(1.0), Frequency::factor),
             figures,
             surveyed: u32::from(pages.is_some()),
         }
@@ -65,6 +73,7 @@ impl Cell {
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
         self.figures.iter_mut().zip(other.figures).for_each(|(sum, more)| *sum += more);
         self.surveyed += other.surveyed;
+        self.factor = self.factor.zip(other.factor).map(|(one, other)| one.max(other));
     }
 
     /// Joins the next cell, which touches this one.
@@ -74,6 +83,7 @@ impl Cell {
         self.counts.iter_mut().zip(next.counts).for_each(|(a, b)| mean(a, b));
         self.figures.iter_mut().zip(next.figures).for_each(|(sum, more)| *sum += more);
         self.surveyed = self.surveyed.max(next.surveyed);
+        self.factor = self.factor.zip(next.factor).map(|(one, other)| one.max(other));
         self.end = next.end;
     }
 }
@@ -161,11 +171,12 @@ impl Cells {
         while self.cells.len() > most {
             let before = self.cells.len();
             let differs = |a: &Cell, b: &Cell| {
-                let [a, b] = [a, b].map(|Cell { counts: [accesses, _, unobservable, ages], .. }| {
-                    (accesses / samples, unobservable / samples, ages / seconds.max(1e-9))
+                let [a, b] = [a, b].map(|Cell { counts: [accesses, _, unobservable, ages, hertz, known], .. }| {
+                    let octaves = (hertz / known.max(1e-9) * OF_HERTZ).ln_1p() * HERTZ;
+                    (accesses / samples, unobservable / samples, ages / seconds.max(1e-9), octaves)
                 });
                 let age = (a.2 - b.2).abs() / (seconds + a.2.max(b.2)).max(1e-9) / 4.0;
-                (a.0 - b.0).abs().max((a.1 - b.1).abs()).max(age)
+                (a.0 - b.0).abs().max((a.1 - b.1).abs()).max(age).max((a.3 - b.3).abs())
             };
             self.cells.dedup_by(|next, cell| {
                 let joins = cell.end == next.start && differs(cell, next) <= threshold;
@@ -187,7 +198,7 @@ impl Cells {
         self.join_to(self.limit());
         let seconds = self.seconds.max(1e-9);
         let regions = self.cells.iter().filter_map(|cell| {
-            let [accesses, taken, unobservable, ages] = cell.counts;
+            let [accesses, taken, unobservable, ages, hertz, known] = cell.counts;
             let count = |count: f64| (count.round() as u32).min(samples);
             let of = |bytes: f64| (bytes / seconds).round() as u64;
             let [present, touched, unseen, unknown, swapped] = cell.figures;
@@ -205,6 +216,7 @@ impl Cells {
                 nr_samples: count(taken),
                 nr_unobservable: count(unobservable),
                 age: (ages / seconds / seconds).round() as u32,
+                frequency: (known > 0.0).then(|| Frequency::new(hertz / known, cell.factor)),
                 pages,
             })
         });

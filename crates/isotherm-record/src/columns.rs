@@ -147,6 +147,12 @@ table! {
         "since" => since: u32,
         /// how many of `samples` samples could not be observed; scaled as `nr_accesses` is
         "nr_unobservable" => nr_unobservable: u32,
+        /// accesses of a page in a second, the most likely number by samples of several lengths and by surveys, rounded
+        /// to two digits; null if there were none, and if the source does not tell, as with the probe `damon`
+        "hz" => hz: Option<f64>,
+        /// the factor, at least 1, within which `hz` is right in 19 of 20 cases; null if `hz` is only the least that
+        /// there may be, and if there is none
+        "hz_factor" => hz_factor: Option<f64>,
         /// what the last survey found in the region; null without one
         "figures" => figures: Option<Figures>,
     }

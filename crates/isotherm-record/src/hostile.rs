@@ -62,7 +62,7 @@ pub(crate) fn header() -> Header {
 
 fn region(pages: std::ops::Range<u64>, nr_accesses: u32) -> RegionSnapshot {
     let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE).unwrap();
-    RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 3, pages: None }
+    RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 3, frequency: None, pages: None }
 }
 
 /// A message's flatbuffer and body, not framed yet.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{
-    AddrRange, LONGEST_NAME, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId, bytes_of, start_of,
+    AddrRange, Frequency, LONGEST_NAME, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId, bytes_of, start_of,
 };
 
 use crate::columns::RowReader;
@@ -120,6 +120,8 @@ pub(crate) fn region_columns(regions: &[RegionSnapshot], snapshot: u32) -> Vec<c
         nr_samples: region.nr_samples,
         since: snapshot.wrapping_sub(region.age),
         nr_unobservable: region.nr_unobservable,
+        hz: region.frequency.map(Frequency::hz),
+        hz_factor: region.frequency.and_then(Frequency::factor),
         figures: region.pages.map(|pages| columns::Figures {
             present_bytes: pages.present,
             touched_bytes: pages.touched,
@@ -151,6 +153,7 @@ fn region(found: &columns::Region, end: &mut u64, snapshot: u32) -> Result<Regio
         nr_samples: found.nr_samples,
         nr_unobservable: found.nr_unobservable,
         age: snapshot.wrapping_sub(found.since),
+        frequency: found.hz.map(|hz| Frequency::new(hz, found.hz_factor)),
         pages,
     })
 }

@@ -7,7 +7,7 @@ mod common;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use isotherm_core::{RegionPages, RegionSnapshot, Snapshot, TargetSnapshot};
+use isotherm_core::{Frequency, RegionPages, RegionSnapshot, Snapshot, TargetSnapshot};
 use isotherm_record::{
     Contents, Ending, Event, Level, Mark, MarkText, Recorder, Recording, SnapshotRecord, level, merged,
 };
@@ -66,7 +66,15 @@ fn regions() -> impl Strategy<Value = Vec<RegionSnapshot>> {
                 let range = common::range(start..end);
                 let present = if is_present { range.size() } else { 0 };
                 let pages = Some(RegionPages { present, swapped: Some(0), ..RegionPages::default() });
-                regions.push(RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age, pages });
+                regions.push(RegionSnapshot {
+                    range,
+                    nr_accesses,
+                    nr_samples: 20,
+                    nr_unobservable: 0,
+                    age,
+                    frequency: None,
+                    pages,
+                });
             }
             start = end;
         }
@@ -101,9 +109,13 @@ fn a_merged_snapshot_ends_where_the_targets_or_the_interval_change_and_at_a_gap(
         nr_samples: 20,
         nr_unobservable: 0,
         age: 600,
+        frequency: None,
         pages: None,
     };
-    let some = |nth| record(nth, vec![region(0..4)]);
+    let some = |nth: u32| {
+        let frequency = (nth < 3).then(|| Frequency::new(f64::from(nth * 10), Some(f64::from(nth + 1))));
+        record(nth, vec![RegionSnapshot { frequency, ..region(0..4) }])
+    };
     let mut other = some(4);
     other.snapshot.targets[0].id = common::process(9);
     let mut slower = some(10);
@@ -117,6 +129,8 @@ fn a_merged_snapshot_ends_where_the_targets_or_the_interval_change_and_at_a_gap(
     let region = merged[0].snapshot.targets[0].regions[0];
     // A third of as many aggregations, each three times as long.
     assert_eq!((region.nr_accesses, region.nr_samples, merged[0].snapshot.samples, region.age), (15, 60, 60, 200));
+    // The mean of what is known.
+    assert_eq!(region.frequency, Some(Frequency::new(15.0, Some(3.0))));
 }
 
 #[test]

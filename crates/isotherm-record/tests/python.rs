@@ -72,7 +72,8 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
             .to_owned(),
         "regions: list<item: struct<gap_bytes: uint64 not null, absent_bytes: uint64 not null, \
          nr_accesses: uint32 not null, nr_samples: uint32 not null, since: uint32 not null, \
-         nr_unobservable: uint32 not null> not null>"
+         nr_unobservable: uint32 not null, hz: double, \
+         hz_factor: double> not null>"
             .to_owned(),
         "cost: struct<rounds: uint32 not null, late_rounds: uint32 not null, sampled_rounds: uint32, \
          reads: uint64 not null, max_reads: uint32 not null, clears: uint64 not null, cpu_ns: uint64 not null, \

@@ -51,6 +51,7 @@ fn target(samples: u32) -> impl Strategy<Value = TargetSnapshot> {
                         nr_samples,
                         nr_unobservable,
                         age,
+                        frequency: None,
                         pages: None,
                     },
                 )

@@ -4,9 +4,11 @@
   const data = JSON.parse($('data').textContent);
   if (!data.targets.length) return;
   const palette = bytesOf(data.palette);
+  // The place of a frequency on the scale of colours.
+  const heat = hz => Math.min(Math.log1p(hz / data.scale[0]) / Math.log1p(data.scale[1] / data.scale[0]), 1);
   const HIGHEST = 250, UNKNOWN = 251, ABSENT = 252, SWAP = 253, DARK = 254, NOTHING = 255, PAGE = 4096;
   // Without samples there are no access rates, and what was touched is in their place.
-  const SAMPLED = data.measure === 'access rate';
+  const SAMPLED = data.measure === 'frequency';
 
   // ---- the target that is shown
   // What the colours show: the measure of the page, or the share that surveys found touched.
@@ -309,11 +311,11 @@
     const some = shares.filter(([part, what]) => part > 0.5 / HIGHEST && !(what === 'absent' && target.physical));
     return some.map(([part, what]) => `${size(part * bytes)} ${what}`).join(', ') + ` of ${size(bytes)}`;
   }
-  // Accesses a second. More of them than one in a sample are not seen.
-  function frequency(cell, code) {
-    if (!target.hz) return '';
+  // How often a page is accessed, or which share of the memory was touched.
+  function value(cell, code) {
+    if (!target.hz) return `${data.measure} ${percent(code / HIGHEST)}`;
     const hz = (2 ** (target.hz[cell] / 8) - 1) / 1e3;
-    return ` (${code === HIGHEST ? 'at least ' : ''}${hertz(hz < 0.0005 ? 0 : hz)})`;
+    return hertz(hz < 0.0005 ? 0 : hz);
   }
   function point(x, y) {
     const p = plot(), t = tAt(x, p), r = rAt(y, p);
@@ -332,7 +334,7 @@
     const what = code === NOTHING ? 'nothing mapped or recorded'
       : code === DARK ? 'could not be observed' : code === UNKNOWN ? 'not known yet' : code === SWAP ? 'mostly in swap'
       : code === ABSENT ? 'nothing in memory'
-      : `${data.measure} ${percent(code / HIGHEST)}${frequency(cell, code)}, ${SAMPLED ? 'for' : 'idle for'} about ` +
+      : `${value(cell, code)}, ${SAMPLED ? 'for' : 'idle for'} about ` +
         (age < 0.0005 ? '0 s' : seconds(Number(age.toPrecision(2))));
     const share = lived && target.touched ? target.touched[cell] : NOTHING;
     const touched = share <= HIGHEST ? `touched share ${percent(share / HIGHEST)} in a survey interval`
@@ -367,18 +369,23 @@
     // Bytes, or null if they are not known.
     const bytes = () => { const pages = number(); return pages ? (pages - 1) * PAGE : null; };
     const regions = Array.from({ length: moment.regions }, () => {
-      const region = { ...range(), accesses: number(), dark: number() / samples };
-      // Without a sample there is no rate.
-      const sampled = region.accesses <= samples;
-      region.rate = sampled ? region.accesses / samples : null;
-      region.hz = sampled ? region.accesses / (aggregation / 1e3) : null;
+      const region = range(), accesses = number();
+      region.dark = number() / samples;
+      if (SAMPLED) {
+        // Nothing, or one more than twice the frequency in millihertz, plus one if it is the least that there may be.
+        region.hz = accesses ? Math.floor((accesses - 1) / 2) / 1e3 : null;
+        region.rate = accesses ? heat(region.hz) : null;
+        region.least = accesses % 2 === 0;
+      } else {
+        region.rate = accesses / samples;
+      }
       region.age = number() * aggregation / 1e3;
       return surveyed ? { ...region, swapped: bytes(), absent: bytes() } : region;
     });
     // What is in swap without a region has no rate and no age.
     end = 0;
     const swapped = Array.from({ length: moment.swapped ?? 0 }, () => ({
-      ...range(), rate: null, dark: 0, hz: null, age: null, swapped: bytes(), absent: bytes(),
+      ...range(), rate: null, dark: 0, age: null, swapped: bytes(), absent: bytes(),
     }));
     return [...regions, ...swapped];
   }
@@ -420,8 +427,8 @@
         fill.style.background = `rgb(${palette.slice(i, i + 3).join(' ')})`;
         const or = (value, text) => value === null || value === undefined ? '' : text(value);
         const cells = [
-          region.start.toString(16), size(region.size), or(region.rate, percent), meter,
-          SAMPLED ? or(region.hz, hz => (region.rate >= 1 ? '≥ ' : '') + Number(hz.toPrecision(2))) : '',
+          region.start.toString(16), size(region.size),
+          SAMPLED ? or(region.hz, hz => (region.least ? '≥ ' : '') + hertz(hz)) : or(region.rate, percent), meter,
           or(region.age, seconds),
           region.dark ? percent(region.dark) : '', or(region.absent, size), or(region.swapped, size), region.name,
         ];

@@ -8,7 +8,6 @@ use isotherm_record::Row;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::parts::HOT;
 use crate::schema::{ns, serialized_as};
 
 /// The shortest and the longest of some intervals.
@@ -36,19 +35,6 @@ impl IntervalRange {
     /// Whether the intervals differ.
     pub(crate) fn varies(self) -> bool {
         self.0.is_some_and(|(least, most)| !is_same_interval(most, least))
-    }
-
-    /// What hot memory is, with [`HOT`] of the samples over these intervals: `accessed in at least half of the samples
-    /// over 5 ms, 100 Hz or more`.
-    pub(crate) fn hot(self) -> String {
-        let mut text = "accessed in at least half of the samples".to_owned();
-        if let Some((least, most)) = self.0 {
-            let hz = |interval: Duration| units::hertz(HOT / interval.as_secs_f64().max(1e-9));
-            let [low, high] = [hz(most), hz(least)];
-            let range = if self.varies() { format!("{high} to {low}") } else { high };
-            text += &format!(" over {}, {range} or more", self.text().unwrap_or_default());
-        }
-        text
     }
 
     /// `5 ms`, or `5 ms to 100 ms`.
@@ -87,9 +73,7 @@ mod tests {
         assert_eq!(range.text(), None);
         range.add(Duration::from_millis(5));
         assert_eq!(range.text().unwrap(), "5 ms");
-        assert!(range.hot().ends_with("of the samples over 5 ms, 100 Hz or more"), "{}", range.hot());
         range.add(Duration::from_millis(100));
         assert_eq!(range.text().unwrap(), "5 ms to 100 ms");
-        assert!(range.hot().ends_with("over 5 ms to 100 ms, 100 Hz to 5.0 Hz or more"), "{}", range.hot());
     }
 }

@@ -90,7 +90,7 @@ pub use measure::Measure;
 pub use options::{Options, Picture};
 pub use outside::{Outside, SwappedRange};
 pub use pace::{Holds, Pace, Pacing, Windows, shown_interval};
-pub use parts::{HOT, Parts};
+pub use parts::{HOT_HZ, Parts};
 pub use placement::Placement;
 pub use punctuality::STARVED;
 pub use regions::{Limits, RegionOptions, Sort};

@@ -10,7 +10,7 @@ const COLDEST: Duration = Duration::from_secs(1800);
 /// What the cells of a heatmap measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// The access rate, from samples.
+    /// How often a page is accessed, from samples of several lengths and from surveys.
     #[default]
     Rate,
     /// The share of the memory that was accessed within a survey interval, from surveys.
@@ -22,10 +22,13 @@ pub enum Measure {
 impl Measure {
     /// Each with its name on the command line and what it is.
     pub const NAMES: [(Self, &'static str, &'static str); 3] = [
-        (Self::Rate, "rate", "How often memory is accessed, from samples"),
+        (Self::Rate, "rate", "How often a page is accessed, in hertz, from samples and surveys"),
         (Self::Touched, "touched", "How much memory was touched within a survey interval"),
         (Self::IdleTime, "idle-time", "For how long memory has been idle, from surveys"),
     ];
+
+    /// The frequencies at which the scale of colours begins to be logarithmic, and at which it ends.
+    pub(crate) const HERTZ: [f64; 2] = [0.05, 200.0];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -35,16 +38,16 @@ impl Measure {
     /// The title of the scale, and what its cold and its hot end mean.
     pub(crate) fn scale(self) -> [&'static str; 3] {
         match self {
-            Self::Rate => ["access rate, logarithmic", "0", "1"],
+            Self::Rate => ["frequency in Hz, logarithmic", "0", "200"],
             Self::Touched => ["touched share, logarithmic", "0", "1"],
             Self::IdleTime => ["idle, logarithmic", "30 min", "0"],
         }
     }
 
-    /// What the values of cells are called: `access rate`.
+    /// What the values of cells are called: `frequency`.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::Rate => "access rate",
+            Self::Rate => "frequency",
             Self::Touched => "touched share",
             Self::IdleTime => "idle",
         }
@@ -53,7 +56,10 @@ impl Measure {
     /// Ticks of the scale: the place of each from 0 (cold) to 1 (hot), and its label.
     pub(crate) fn ticks(self) -> Vec<(f64, &'static str)> {
         match self {
-            Self::Rate | Self::Touched => [(0.01, "0.01"), (0.05, "0.05"), (0.2, "0.2"), (0.5, "0.5")]
+            Self::Rate => [(0.1, "0.1"), (1.0, "1"), (10.0, "10"), (100.0, "100")]
+                .map(|(hz, label)| (f64::from(Self::heat_of(hz)), label))
+                .into(),
+            Self::Touched => [(0.01, "0.01"), (0.05, "0.05"), (0.2, "0.2"), (0.5, "0.5")]
                 .map(|(value, label)| (place(value), label))
                 .into(),
             Self::IdleTime => [(300, "5 min"), (60, "1 min"), (10, "10 s"), (2, "2 s")]
@@ -65,9 +71,16 @@ impl Measure {
     /// The colour of a cell with this value, 0 to 1.
     pub(crate) fn colour(self, value: f64) -> Rgb {
         match self {
-            Self::Rate | Self::Touched => of_rate(place(value)),
-            Self::IdleTime => of_rate(value),
+            Self::Touched => of_rate(place(value)),
+            Self::Rate | Self::IdleTime => of_rate(value),
         }
+    }
+
+    /// The place of a frequency in hertz on the scale, which is logarithmic: 0 for none, and 1 for 200 Hz or more.
+    pub fn heat_of(hz: f64) -> f32 {
+        let [from, to] = Self::HERTZ;
+        let log = |hz: f64| (hz / from).ln_1p();
+        (log(hz) / log(to)).clamp(0.0, 1.0) as f32
     }
 
     /// The place of an idle time on the scale, which is logarithmic: 1 for 0, and 0 for half an hour or more.
@@ -100,9 +113,11 @@ mod tests {
     fn rarely_accessed_memory_differs_from_memory_without_accesses() {
         assert_eq!((place(0.0), place(1.0)), (0.0, 1.0));
         let distance = |a: Rgb, b: Rgb| a.iter().zip(b).map(|(&a, b)| u32::from(a.abs_diff(b))).sum::<u32>();
-        for measure in [Measure::Rate, Measure::Touched] {
-            assert!(distance(measure.colour(0.0), measure.colour(0.05)) > 100);
-            assert!(distance(measure.colour(0.5), measure.colour(1.0)) > 50);
+        assert!(distance(Measure::Touched.colour(0.0), Measure::Touched.colour(0.05)) > 100);
+        assert!(distance(Measure::Touched.colour(0.5), Measure::Touched.colour(1.0)) > 50);
+        let colour = |hz| Measure::Rate.colour(Measure::heat_of(hz).into());
+        for (less, more) in [(0.0, 0.2), (0.2, 2.0), (2.0, 20.0), (20.0, 200.0)] {
+            assert!(distance(colour(less), colour(more)) > 50, "{less} Hz and {more} Hz");
         }
     }
 

@@ -4,15 +4,16 @@ use isotherm_core::RegionSnapshot;
 
 use crate::source::Share;
 
-/// The lowest access rate of hot memory. Memory with a lower rate is warm, and memory without accesses is cold.
-pub const HOT: f64 = 0.5;
+/// Memory that is accessed at least so often is hot, in hertz. Memory that is accessed less often is warm, and memory
+/// without accesses is cold.
+pub const HOT_HZ: f64 = 10.0;
 
 /// The shares of the memory of a region. Their sum is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parts {
-    /// Accessed in at least half of the samples.
+    /// Accessed at least as often as the limit says.
     pub hot: f64,
-    /// Accessed in fewer, or found touched by a survey.
+    /// Accessed less often.
     pub warm: f64,
     /// Not accessed.
     pub cold: f64,
@@ -23,21 +24,16 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a region.
+    /// The parts of a region with these shares. Memory is hot from `hot` hertz on.
     ///
     /// Without a survey, the samples speak for the whole region. With one, only what the survey found touched is hot or
     /// warm, and the rest is cold; if samples found an access and the survey before them none, all that is known is.
-    pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
-        Self::with_share(region, Share::of(region, samples))
-    }
-
-    /// The parts of a region whose samples found this.
-    pub(crate) fn with_share(region: &RegionSnapshot, share: Share) -> Self {
-        let rate = share.rate().unwrap_or(0.0);
+    pub fn of(region: &RegionSnapshot, share: Share, hot: f64) -> Self {
+        let (is_hot, is_accessed) = (share.hz >= hot, share.hz > 0.0 || share.accessed > 0.0);
         let Some(pages) = region.pages else {
             let unobservable = 1.0 - share.observed - share.unknown;
             let unseen = Self { unobservable, unknown: share.unknown, ..Self::default() };
-            return unseen.with(rate, share.observed, if rate > 0.0 { 1.0 } else { 0.0 });
+            return unseen.with(is_hot, share.observed, if is_accessed { 1.0 } else { 0.0 });
         };
         let of = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
         let unobservable = of(pages.unobservable).min(1.0);
@@ -45,45 +41,51 @@ impl Parts {
         let observable = 1.0 - unobservable;
         // The touched bytes have a part for those that are not known.
         let touched = match pages.touched {
-            0 if rate > 0.0 => 1.0,
+            0 if is_accessed => 1.0,
             touched => (of(touched) / observable.max(f64::MIN_POSITIVE)).min(1.0),
         };
-        Self { unobservable, unknown, ..Self::default() }.with(rate, observable - unknown, touched)
+        Self { unobservable, unknown, ..Self::default() }.with(is_hot, observable - unknown, touched)
     }
 
     /// Divides the share `known` by its temperature.
-    fn with(self, rate: f64, known: f64, touched: f64) -> Self {
+    fn with(self, is_hot: bool, known: f64, touched: f64) -> Self {
         let (used, cold) = (known * touched, known * (1.0 - touched));
-        if rate >= HOT { Self { hot: used, cold, ..self } } else { Self { warm: used, cold, ..self } }
+        if is_hot { Self { hot: used, cold, ..self } } else { Self { warm: used, cold, ..self } }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use isotherm_core::{AddrRange, RegionPages};
 
     use super::*;
 
     fn region(nr_accesses: u32, pages: Option<RegionPages>) -> RegionSnapshot {
         let range = AddrRange::new(0, 1 << 20).unwrap();
-        RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 0, pages }
+        RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 0, frequency: None, pages }
+    }
+
+    fn of(region: &RegionSnapshot) -> Parts {
+        Parts::of(region, Share::of(region, 20, Duration::from_millis(100)), HOT_HZ)
     }
 
     #[test]
     fn a_survey_tells_which_part_of_a_region_is_in_use() {
         let pages = RegionPages { present: 100, touched: 40, unobservable: 20, ..RegionPages::default() };
-        let parts = Parts::of(&region(0, Some(pages)), 20);
+        let parts = of(&region(0, Some(pages)));
         assert_eq!((parts.hot, parts.unobservable, parts.unknown), (0.0, 0.2, 0.0));
         assert!((parts.warm - 0.4).abs() < 1e-9 && (parts.cold - 0.4).abs() < 1e-9, "{parts:?}");
-        let hot = Parts::of(&region(20, Some(pages)), 20);
+        let hot = of(&region(20, Some(pages)));
         assert!((hot.hot - 0.4).abs() < 1e-9 && hot.warm == 0.0);
     }
 
     #[test]
     fn what_is_not_known_is_neither_hot_nor_cold() {
         let pages = RegionPages { present: 100, unknown: 100, ..RegionPages::default() };
-        assert_eq!(Parts::of(&region(0, Some(pages)), 20), Parts { unknown: 1.0, ..Parts::default() });
+        assert_eq!(of(&region(0, Some(pages))), Parts { unknown: 1.0, ..Parts::default() });
         let unsampled = RegionSnapshot { nr_samples: 0, ..region(0, None) };
-        assert_eq!(Parts::of(&unsampled, 20), Parts { unknown: 1.0, ..Parts::default() });
+        assert_eq!(of(&unsampled), Parts { unknown: 1.0, ..Parts::default() });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::TargetSurvey;
-use isotherm_core::{AddrRange, TargetId, units};
+use isotherm_core::{AddrRange, Frequency, TargetId, units};
 use isotherm_record::{Needs, TargetInfo, pid_column};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -92,9 +92,16 @@ pub struct Region {
     pub nr_samples: u32,
     /// The share of samples that found it accessed, 0 to 1.
     pub access_rate: f64,
-    /// Accesses that samples found in a second: `nr_accesses` divided by the aggregation interval. At most one is found
-    /// in a sample, so that it is the least that there may be where `access_rate` is 1.
+    /// How often a page is accessed, in hertz, by samples of several lengths and by surveys. Where the recording does
+    /// not tell, `nr_accesses` divided by the aggregation interval.
     pub access_hz: f64,
+    /// The factor within which `access_hz` is right in 19 of 20 cases. `None` if it is not known, and if `access_hz` is
+    /// only the least that there may be.
+    pub hz_factor: Option<f64>,
+    #[serde(skip)]
+    is_least_hz: bool,
+    #[serde(skip)]
+    has_hz: bool,
     /// The age: the time for which the access rate has been about the same.
     pub age_ns: u64,
     /// The share of samples that could not be observed, 0 to 1.
@@ -120,14 +127,14 @@ pub struct Region {
 }
 
 impl Region {
-    /// Whether its rate has any evidence. A process that has just joined may not have been sampled yet.
-    pub fn is_sampled(&self) -> bool {
-        self.nr_samples > 0 || self.nr_accesses > 0
+    /// Whether something tells its frequency. A process that has just joined may not have been sampled yet.
+    pub fn has_frequency(&self) -> bool {
+        self.nr_samples > 0 || self.nr_accesses > 0 || self.has_hz
     }
 
-    /// Whether each sample found an access, so that `access_hz` is only the least that there may be.
+    /// Whether `access_hz` is only the least that there may be.
     pub fn is_saturated(&self) -> bool {
-        self.access_rate >= 1.0
+        self.is_least_hz
     }
 
     /// The size, including unmapped bytes.
@@ -180,6 +187,9 @@ impl TargetRegions {
                     nr_samples: piece.region.nr_samples,
                     access_rate: piece.region.access_rate(row.samples).min(1.0),
                     access_hz: piece.region.access_hz(row.aggregation),
+                    hz_factor: piece.region.frequency.filter(|of| of.hz() > 0.0).and_then(Frequency::factor),
+                    has_hz: piece.region.frequency.is_some(),
+                    is_least_hz: piece.region.is_least_hz(row.samples),
                     age_ns: age,
                     unobservable_share: piece.region.unobservable_share(row.samples).min(1.0),
                     mapped_bytes: 0,

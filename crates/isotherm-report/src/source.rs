@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use isotherm_core::survey::{MappingSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AddrRange, Allocations, BoxError, Mapping, PanelSnapshot, RegionSnapshot, TargetId, TargetSnapshot, is_memory,
-    units,
+    AddrRange, Allocations, BoxError, Frequency, Mapping, PanelSnapshot, RegionSnapshot, TargetId, TargetSnapshot,
+    is_memory, units,
 };
 use isotherm_record::{
     Activity, Ending, Event, Header, Joined, Mark, Merger, Missed, Needs, Part, Recording, Row, SnapshotRecord,
@@ -18,7 +18,7 @@ use isotherm_record::{
 
 use crate::ReportError;
 use crate::names::Names;
-use crate::parts::Parts;
+use crate::parts::{HOT_HZ, Parts};
 use crate::sanitise;
 
 /// The events of one walk over a source.
@@ -179,7 +179,7 @@ fn damaged(recording: &Recording) -> Option<String> {
 }
 
 /// The part of a recording that a report is about. `None` selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// Time since the start of the recording. A snapshot covers the time before it, so a snapshot at `t` belongs to a
     /// range with `start < t <= end` (one at 0 to a range from 0).
@@ -188,6 +188,8 @@ pub struct Selection {
     pub address: Option<AddrRange>,
     /// One target. If several processes had the process ID one after another, all of these.
     pub target: Option<SelectedTarget>,
+    /// The frequency in hertz from which on memory is hot. `None` is [`HOT_HZ`](crate::HOT_HZ).
+    pub hot_hz: Option<f64>,
 }
 
 /// A target as the user names it.
@@ -216,6 +218,11 @@ impl SelectedTarget {
 }
 
 impl Selection {
+    /// The frequency in hertz from which on memory is hot.
+    pub fn hot(&self) -> f64 {
+        self.hot_hz.unwrap_or(HOT_HZ)
+    }
+
     /// The selection without what a recording that was cut has from before and after its part.
     pub(crate) fn within_part(&self, header: &Header) -> Self {
         let Some(Part { from_ns, to_ns }) = header.part else { return self.clone() };
@@ -274,6 +281,8 @@ pub struct Visit<'a> {
     /// Whether the target is selected. Rows of other targets are visited too, because costs are those of all targets.
     pub chosen: bool,
     address: Option<AddrRange>,
+    /// The frequency in hertz from which on memory is hot.
+    hot: f64,
     /// What [`known`](Self::known) has computed.
     known: OnceCell<Vec<Known<'a>>>,
 }
@@ -283,11 +292,11 @@ impl<'a> Visit<'a> {
     /// for all accumulators.
     pub(crate) fn known(&self) -> &[Known<'a>] {
         self.known.get_or_init(|| {
-            let Row { samples, ref target, .. } = *self.row;
+            let Row { samples, aggregation, ref target, .. } = *self.row;
             let mut all = Vec::with_capacity(target.regions.len() + 16);
             for (region, places) in target.mapped_regions() {
-                let share = Share::of(region, samples);
-                let parts = Parts::with_share(region, share);
+                let share = Share::of(region, samples, aggregation);
+                let parts = Parts::of(region, share, self.hot);
                 for piece in pieces_of(target, region, places, self.address) {
                     all.push(Known { bytes: piece.present(), piece, parts, share });
                 }
@@ -299,6 +308,11 @@ impl<'a> Visit<'a> {
     /// The selected addresses.
     pub(crate) fn address(&self) -> Option<AddrRange> {
         self.address
+    }
+
+    /// The frequency in hertz from which on memory is hot.
+    pub(crate) fn hot(&self) -> f64 {
+        self.hot
     }
 
     /// The length of the time that the row covers.
@@ -409,21 +423,32 @@ pub struct Share {
     /// The share of the memory that was not sampled, and that no survey found idle. It is no part of
     /// `observed`.
     pub unknown: f64,
+    /// How often a page of the observed memory is accessed, in hertz.
+    pub hz: f64,
 }
 
 impl Share {
-    /// The shares of a region.
-    pub fn of(region: &RegionSnapshot, samples: u32) -> Self {
-        let observed = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
-        if region.nr_samples == 0 && region.nr_accesses == 0 {
+    /// The shares of a region. Of memory that samples cannot observe, a survey may tell the frequency.
+    pub fn of(region: &RegionSnapshot, samples: u32, aggregation: Duration) -> Self {
+        let by_samples = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
+        let by_survey = region.frequency.and(region.pages).map_or(0.0, |pages| {
+            let rest = pages.present.saturating_sub(pages.unobservable.saturating_add(pages.unknown));
+            rest as f64 / pages.present.max(1) as f64
+        });
+        let observed = by_samples.max(by_survey);
+        if region.nr_samples == 0 && region.nr_accesses == 0 && by_survey == 0.0 {
             let idle = region.pages.map_or(0.0, |pages| {
                 let other = pages.touched.saturating_add(pages.unobservable).saturating_add(pages.unknown);
                 pages.present.saturating_sub(other) as f64 / pages.present.max(1) as f64
             });
             let known = observed.min(idle);
-            return Self { observed: known, accessed: 0.0, unknown: observed - known };
+            return Self { observed: known, accessed: 0.0, unknown: observed - known, hz: 0.0 };
         }
-        Self { observed, accessed: region.access_rate(samples).min(observed), unknown: 0.0 }
+        let accessed = region.access_rate(samples).min(observed);
+        let share = Self { observed, accessed, unknown: 0.0, hz: 0.0 };
+        // Without a frequency, each sample has found one access at most.
+        let found = || share.rate().unwrap_or(0.0) * f64::from(samples) / aggregation.as_secs_f64().max(1e-9);
+        Self { hz: region.frequency.map_or_else(found, Frequency::hz), ..share }
     }
 
     /// The access rate of the observed samples, 0 to 1. None if there are none.
@@ -739,6 +764,7 @@ impl Rows {
             elapsed: header.recorded(self.previous, row.time),
             chosen: selection.holds_target(row.target.id),
             address: selection.address,
+            hot: selection.hot(),
             known: OnceCell::new(),
             row,
         };

@@ -143,7 +143,7 @@ fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle(
     let source = made::made(vec![made::row(1, 7, &mappings, of(0)), made::row(2, 7, &mappings, of(20))]);
     let options = Options { cells: Some((2, 2)), ..Options::default() };
     let heatmap = &json_of(Kind::Heatmap, &source, &options)["targets"][0];
-    assert_eq!(heatmap["rates"], json!([[null, 0.0], [0.0, 0.0]]), "{heatmap}");
+    assert_eq!(heatmap["rates_hz"], json!([[null, 0.0], [0.0, 0.0]]), "{heatmap}");
     assert_eq!(heatmap["unknown"], json!([[1.0, 0.0], [0.0, 0.0]]), "{heatmap}");
     let text = report(Kind::Heatmap, Format::Text, &source, &options);
     assert!(text.contains("u: no sample"), "{text}");
@@ -165,8 +165,8 @@ fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
         let regions = vec![region(first, 20, 4 * MIB), region(second, 0, unseen)];
         report(Kind::Heatmap, Format::Svg, &made::made(vec![made::row(1, 7, &mappings, regions)]), &Options::default())
     };
-    assert!(picture(MIB).contains("20 % of what surveys found touched has a rate of 0"), "{}", picture(MIB));
-    assert!(!picture(MIB / 8).contains("has a rate of 0"));
+    assert!(picture(MIB).contains("20 % of what surveys found touched has a frequency of 0"), "{}", picture(MIB));
+    assert!(!picture(MIB / 8).contains("has a frequency of 0"));
 }
 
 #[test]

@@ -491,12 +491,12 @@ fn without_samples_pictures_show_what_was_touched_in_place_of_rates() {
     let mut source = surveyed(6);
     let picture = |source: &Made| report(Kind::Regions, Format::Svg, source, &Options::default());
     let page = |source: &Made| report(Kind::Html, Format::Html, source, &Options::default());
-    assert!(picture(&source).contains("access rate") && page(&source).contains(r#""measure":"access rate""#));
+    assert!(picture(&source).contains("frequency in Hz") && page(&source).contains(r#""measure":"frequency""#));
     for row in &mut source.rows {
         row.target.regions.iter_mut().for_each(|region| region.nr_samples = 0);
     }
     let regions = picture(&source);
-    assert!(regions.contains("touched share") && !regions.contains("access rate"), "{regions}");
+    assert!(regions.contains("touched share") && !regions.contains("frequency in Hz"), "{regions}");
     assert!(regions.contains("touched 8 MiB of 8 MiB") && regions.contains("touched 0 B of 48 MiB"), "{regions}");
     let page = page(&source);
     assert!(page.contains(r#""measure":"touched share""#) && page.contains("Touched share over time"), "{page}");

@@ -45,19 +45,19 @@ fn one_mapping() -> Arc<[isotherm_core::Mapping]> {
 fn a_cell_is_the_mean_weighted_by_bytes_and_time() {
     let mappings = one_mapping();
     let source = made(vec![
-        // A quarter at 1, three quarters at 0.2: 0.4.
+        // A quarter at 200 Hz, three quarters at 40: 80 Hz.
         row(1, 1, &mappings, vec![region(HEAP, HEAP + MIB, 20, 1), region(HEAP + MIB, HEAP + 4 * MIB, 4, 1)]),
-        // All of it at 0.5, and at 0.6.
+        // All of it at 100 Hz, and at 120.
         row(2, 1, &mappings, vec![region(HEAP, HEAP + 4 * MIB, 10, 3)]),
         row(3, 1, &mappings, vec![region(HEAP, HEAP + 4 * MIB, 12, 5)]),
     ]);
     let cell = heatmap(&source, &Selection::default(), 1, 1).targets[0].cell(0, 0).unwrap();
-    assert!((cell.rate - 0.5).abs() < 1e-6, "{cell:?}");
+    assert!((cell.hz - 100.0).abs() < 1e-3, "{cell:?}");
     assert_eq!(cell.age, AGGREGATION * 3);
     let fine = heatmap(&source, &Selection::default(), 3, 4);
-    let rates: Vec<f32> = (0..4).map(|r| fine.targets[0].cell(r, 0).unwrap().rate).collect();
-    assert_eq!(rates, [1.0, 0.2, 0.2, 0.2]);
-    assert!((fine.targets[0].cell(3, 2).unwrap().rate - 0.6).abs() < 1e-6);
+    let rates: Vec<f32> = (0..4).map(|r| fine.targets[0].cell(r, 0).unwrap().hz).collect();
+    assert_eq!(rates, [200.0, 40.0, 40.0, 40.0]);
+    assert!((fine.targets[0].cell(3, 2).unwrap().hz - 120.0).abs() < 1e-3);
 }
 
 #[test]
@@ -164,13 +164,11 @@ fn with_another_interval() -> Made {
 }
 
 #[test]
-fn another_sampling_interval_leaves_rates_and_ages_as_they_are() {
+fn another_sampling_interval_leaves_frequencies_and_ages_as_they_are() {
     let map = heatmap(&with_another_interval(), &Selection::default(), 4, 1);
     let cells: Vec<_> = (0..4).map(|column| map.targets[0].cell(0, column).unwrap()).collect();
-    // 13 of 20 samples over 50 ms. Of ten samples over 5 ms, 2 of which in 20 find an access, a little more often one.
-    assert_eq!(map.reference, Duration::from_millis(50));
-    assert!(cells[1..].iter().all(|cell| cell.rate == 0.65) && (0.65..0.77).contains(&cells[0].rate), "{cells:?}");
-    assert_eq!((cells[0].hz, cells[1].hz), (20.0, 13.0));
+    // Without frequencies, as in recordings of the kernel's DAMON: 13 of 20 samples over 50 ms, and 2 of 20 over 5 ms.
+    assert_eq!(cells.iter().map(|cell| cell.hz).collect::<Vec<_>>(), [20.0, 13.0, 13.0, 13.0]);
     let ages: Vec<_> = cells[1..].iter().map(|cell| cell.age).collect();
     assert_eq!(ages, [1, 2, 3].map(|nth| AGGREGATION * 10 * nth));
     let bounds = map.intervals.bounds().unwrap();
@@ -227,7 +225,8 @@ fn a_selection_narrows_time_and_addresses() {
     let source = made::phases(50);
     let time = AGGREGATION * 10..AGGREGATION * 20;
     let address = Some(range(HEAP + MIB, HEAP + 3 * MIB));
-    let selection = Selection { time: Some(time), address, target: Some(SelectedTarget::Process(1234)) };
+    let selection =
+        Selection { time: Some(time), address, target: Some(SelectedTarget::Process(1234)), ..Selection::default() };
     let points = wss(&source, &selection).points;
     assert_eq!(points.len(), 10);
     assert!(points.iter().all(|point| point.amount.bytes == 2 * MIB && point.amount.mapped == 2 * MIB));

@@ -133,7 +133,7 @@ impl Plan {
         let of_run = wishes.duration.map_or(Duration::MAX, |duration| duration / LEAST_SNAPSHOTS);
         let most = most.min(of_run).min(schemes.map_or(Duration::MAX, |schemes| schemes.longest));
         let goal = tunes.then(|| {
-            let goal = wishes.intervals_goal.unwrap_or_default();
+            let goal = wishes.intervals_goal.unwrap_or_default().by_lengths();
             IntervalsGoal { most_aggregation: most.min(goal.most_aggregation), ..goal }
         });
         let budget = wishes.budget;

@@ -9,6 +9,7 @@ use isotherm_core::scheme::{
     Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota, Scheme,
     Watermarks,
 };
+use isotherm_core::units::hertz;
 use isotherm_core::units::setting::{bytes, duration, percent};
 
 /// What a scheme does: the name and the action in the first line, then one indented line for each other part.
@@ -75,11 +76,15 @@ pub fn describe_condition(condition: &Condition) -> String {
         (0.0, 0.0) => Some("that are not accessed".into()),
         _ => bounds(condition.rate, Condition::ANY.rate, percent).map(|rate| format!("with an access rate of {rate}")),
     };
-    let age = bounds(condition.age, Condition::ANY.age, duration).map(|age| match rate {
+    let hz = bounds(condition.hz, Condition::ANY.hz, hertz).map(|hz| match &rate {
+        Some(_) => format!("and a frequency of {hz}"),
+        None => format!("with a frequency of {hz}"),
+    });
+    let age = bounds(condition.age, Condition::ANY.age, duration).map(|age| match rate.as_ref().or(hz.as_ref()) {
         Some(_) => format!("and whose age is {age}"),
         None => format!("whose age is {age}"),
     });
-    let parts: Vec<String> = [size, rate, age].into_iter().flatten().collect();
+    let parts: Vec<String> = [size, rate, hz, age].into_iter().flatten().collect();
     match parts.as_slice() {
         [] => "It acts on all regions.".into(),
         parts => format!("It acts on regions {}.", parts.join(" ")),

@@ -101,7 +101,7 @@ fn scheme(words: &[Word<'_>], start: Position, diagnostics: &mut Diagnostics) ->
     check_inside(action, inside, action_word.position, "add the word inside at the end of the line", diagnostics);
     let how = "add the word node=1 after the action, with the number of a memory node";
     let action = with_destinations(action, to, action_word.position, how, diagnostics);
-    let condition = Condition { size: size?, rate: rate?, age: age? };
+    let condition = Condition { size: size?, rate: rate?, age: age?, hz: Condition::ANY.hz };
     Some(Scheme { inside, ..Scheme::new("", condition, action?) })
 }
 

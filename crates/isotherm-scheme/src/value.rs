@@ -79,7 +79,7 @@ impl Node {
         values.into_iter().collect()
     }
 
-    /// Two bounds: `{min: A, max: B}` (either may be left out), `[A, B]`, or one value for both.
+    /// Two bounds: `{min: A, max: B}` or `A..B` (either may be left out), `[A, B]`, or one value for both.
     ///
     /// `min` stands for `limits.0`, `max` for `limits.1`, and null for the limit of that side.
     pub fn bounds<T: PartialOrd + Copy, E: Display>(
@@ -97,6 +97,14 @@ impl Node {
         };
         let (min, max) = match &self.value {
             Value::Null => (Some(limits.0), Some(limits.1)),
+            Value::Text(text) if text.contains("..") => {
+                let (min, max) = text.split_once("..").unwrap_or_default();
+                let mut end = |text: &str, none: T| match text.trim() {
+                    "" => Some(none),
+                    text => bound(&Self { value: Value::Text(text.into()), ..self.clone() }, none, diagnostics),
+                };
+                (end(min, limits.0), end(max, limits.1))
+            }
             Value::Text(_) => {
                 let both = bound(self, limits.0, diagnostics);
                 (both, both)

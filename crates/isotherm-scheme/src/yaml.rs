@@ -9,7 +9,7 @@ use isotherm_core::scheme::{
     QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
 };
 use isotherm_core::tiering::LOOKS;
-use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
+use isotherm_core::units::{self, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError};
 
 use crate::common::{
     A_NODE, A_NODE_WEIGHT, AN_ACTION, Names, action, at_least_one, check_inside, destinations, first_with_room,
@@ -20,10 +20,11 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 14] = [
+const SCHEME: [&str; 15] = [
     "name",
     "size",
     "access_rate",
+    "access_frequency",
     "age",
     "action",
     "target_node",
@@ -173,10 +174,13 @@ fn condition(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Condi
         fields.get_or("size", any.size, |node| node.bounds(A_SIZE, (0, u64::MAX), diagnostics, units::parse_bytes));
     let rate = fields
         .get_or("access_rate", any.rate, |node| node.bounds(A_SHARE, (0.0, 1.0), diagnostics, units::parse_share));
+    let hz = fields.get_or("access_frequency", any.hz, |node| {
+        node.bounds(A_FREQUENCY, (0.0, f64::INFINITY), diagnostics, units::parse_hertz)
+    });
     let age = fields.get_or("age", any.age, |node| {
         node.bounds(A_TIME, (Duration::ZERO, Duration::MAX), diagnostics, units::parse_duration)
     });
-    Some(Condition { size: size?, rate: rate?, age: age? })
+    Some(Condition { size: size?, rate: rate?, hz: hz?, age: age? })
 }
 
 fn quota(node: &Node, before: &[Option<Scheme>], diagnostics: &mut Diagnostics) -> Option<Quota> {

@@ -33,6 +33,7 @@ fn the_same_scheme_in_all_forms() {
             size: ClosedInterval::new(4096, u64::MAX).unwrap(),
             rate: ClosedInterval::new(0.0, 0.0).unwrap(),
             age: ClosedInterval::new(SECOND * 5, Duration::MAX).unwrap(),
+            hz: Condition::ANY.hz
         }
     );
     for other in ["4K max 0 0 5s max pageout", "4K/null min/0% 5s/null pageout # reclaim"] {
@@ -94,6 +95,7 @@ fn every_field_means_what_it_says() {
             size: ClosedInterval::new(4096, 1 << 30).unwrap(),
             rate: ClosedInterval::new(0.05, 1.0).unwrap(),
             age: ClosedInterval::new(Duration::ZERO, SECOND * 3600).unwrap(),
+            hz: Condition::ANY.hz,
         },
         action: Action::WillNeed,
         looks: 2,

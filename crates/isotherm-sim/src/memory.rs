@@ -143,15 +143,15 @@ impl SimMemory {
                 page.is_multiple_of(stride) && passes(every / stride as f64, page as f64 / pages as f64)
             }
             Order::Random | Order::Zipfian(_) => {
-                self.chance(page) < touch.access_rate(page, pages, self.clock.now() - since)
+                self.chance(page, since) < touch.access_rate(page, pages, self.clock.now() - since)
             }
         }
     }
 
     /// A number from 0 to 1 that looks random and depends on the seed, the page and the time only (SplitMix64,
-    /// Steele et al. 2014).
-    fn chance(&self, page: u64) -> f64 {
-        let mut x = self.seed ^ page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.clock.now().as_nanos() as u64);
+    /// Steele et al. 2014). What was touched since a time stays touched, however often it is read.
+    fn chance(&self, page: u64, since: Duration) -> f64 {
+        let mut x = self.seed ^ page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (since.as_nanos() as u64);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^= x >> 31;

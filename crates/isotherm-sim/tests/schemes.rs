@@ -311,6 +311,7 @@ fn with_a_survey_memory_keeps_its_age_when_a_part_beside_it_comes_into_use() {
         size: ClosedInterval::new(2 * MIB, u64::MAX).unwrap(),
         rate: ClosedInterval::new(0.0, 0.0).unwrap(),
         age: ClosedInterval::new(SECOND * 7, Duration::MAX).unwrap(),
+        hz: Condition::ANY.hz,
     };
     let [sampling, aggregation] = [50, 1000].map(Duration::from_millis);
     for survey in [1000, 1700].map(Duration::from_millis) {

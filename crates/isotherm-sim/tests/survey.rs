@@ -148,7 +148,9 @@ touch = [{ area = "other", every = "100 ms", order = "sequential" }]
     let total = last.targets[0].total();
     let [second, .., longest] = total.within;
     assert_eq!((second, total.touched, longest), (16 * MIB, 16 * MIB, 80 * MIB));
-    assert_eq!((total.within[2], total.within[3]), (16 * MIB, 80 * MIB), "5 s and 10 s");
+    // Of memory that was hot for several surveys, a random part stands for the whole: its end is seen in that part.
+    let all = 80 * MIB - MIB / 4..=80 * MIB;
+    assert!(total.within[2] == 16 * MIB && all.contains(&total.within[3]), "5 s and 10 s: {:?}", total.within);
     assert_eq!(last.targets[0].by_block.iter().map(|block| u64::from(block.present)).sum::<u64>(), 80 * 256);
 }
 

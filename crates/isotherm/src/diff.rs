@@ -23,7 +23,7 @@ pub fn run(options: &cli::Diff) -> Result<ExitCode> {
     let times = [options.time.clone(), options.with.clone().or_else(|| options.time.clone())];
     let names = names([&options.before, after], &times);
     let target = options.target.map(cli::selected);
-    let selections = times.map(|time| Selection { time, address: None, target });
+    let selections = times.map(|time| Selection { time, target, ..Selection::default() });
     let side = |nth: usize| Side { name: &names[nth], source: &recordings[nth], selection: &selections[nth] };
     let diff = Diff::new(side(0), side(1), options.window)?;
     let report = Options { terminal: to.terminal(), ..Options::default() };

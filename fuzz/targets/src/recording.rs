@@ -198,6 +198,7 @@ fn snapshot(i: u32) -> Snapshot {
         nr_samples: 20,
         nr_unobservable: i % 2,
         age: i,
+        frequency: None,
         pages: None,
     };
     let mapping = |start, end, name: &str| Mapping {

@@ -58,7 +58,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if let [target] = &found.targets[..] {
             found.total = Some(TotalSums { sums: target.total(), shared: 0 });
         }
-        self.regions.follow_mappings(surveyed, &self.attributes);
+        self.regions.follow_mappings(surveyed, found.interval, &self.attributes);
         if let Some(plan) = &mut self.survey {
             plan.end(now, learned, credit);
             plan.wait_for_targets(now, found.cost.clears);

@@ -129,6 +129,8 @@ pub struct Monitor<S, P, K, R> {
     sampling: bool,
     /// One of this many rounds has samples.
     every: u32,
+    /// Whether samples are also read before their round is over.
+    by_lengths: bool,
     /// Since when processes that are started belong to the run, and when the run started, both counted from the boot of
     /// the machine.
     started: Option<(Duration, Duration)>,
@@ -162,6 +164,8 @@ pub struct StepWork {
     pub chosen: usize,
     /// How many of these pages were accessed, so that their accessed bits were cleared: the targets set them again.
     pub cleared: u64,
+    /// Whether pages were read before their round was over.
+    pub length: bool,
     /// The part of a survey that it did.
     pub survey: Option<SurveyWork>,
     /// Whether the mappings were read.
@@ -224,6 +228,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             work: StepWork::default(),
             sampling: true,
             every: 1,
+            by_lengths: false,
             started: None,
             cpu_clock: None,
             samples: Vec::new(),
@@ -288,6 +293,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// changes later. The default is 1.
     pub fn set_sampling_stride(&mut self, every: u32) {
         self.every = every.max(1);
+    }
+
+    /// Reads samples several times before their round is over, so that frequencies are known although the sampling
+    /// interval is long. The pages are cleared once a round all the same.
+    pub fn read_by_lengths(&mut self) {
+        self.by_lengths = true;
     }
 
     /// Tells when the run starts, counted from the boot of the machine, and since when processes that are started
@@ -381,6 +392,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     pub fn step(&mut self, now: Duration) -> Result<Next, MonitorError> {
         self.work = StepWork::default();
         let round_is_over = now >= self.round.due;
+        if !round_is_over && self.length_due().is_some_and(|due| now >= due) {
+            self.read_length(now)?;
+        }
         if round_is_over {
             self.check_accesses(now)?;
             if self.rounds >= self.attributes.samples() || (self.ends_early && self.rounds > 0) {
@@ -488,6 +502,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             if other + SHORTLY.min(self.attributes.sampling()) < due {
                 due = other;
             }
+        }
+        if let Some(length) = self.length_due() {
+            due = due.min(length);
         }
         Next::Step { after: due.saturating_sub(now).max(SHORTEST_WAIT) }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::{Monitor, MonitorError};
+use crate::frequency::LENGTHS;
 use crate::{AccessProbe, AddressSpace, Observation, Sample, Sink};
 
 /// The time from choosing pages to reading them.
@@ -12,6 +13,12 @@ use crate::{AccessProbe, AddressSpace, Observation, Sample, Sink};
 pub(super) struct Round {
     /// When the pages were cleared.
     pub(super) cleared: Duration,
+    /// How long that took.
+    clearing: Duration,
+    /// Whether the samples of this round have the first of the [`LENGTHS`], and every other one after it, or the second.
+    odd: bool,
+    /// How many of the [`LENGTHS`] have passed or are left out.
+    lengths: usize,
     /// When the round is over.
     pub(super) due: Duration,
     /// Whether the answers so far were read, because a survey may have cleared the pages since.
@@ -51,8 +58,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Chooses the pages of the next round, and determines when it is over: after one sampling interval, or at the next
     /// round with something to do, which is to choose pages or to end the aggregation.
     pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
-        let before = self.probe.clears();
+        let (before, began) = (self.probe.clears(), self.cpu_time());
         self.prepare_access_checks()?;
+        let clearing = self.cpu_since(began).unwrap_or_default();
         self.work.chosen = self.samples.len();
         self.work.cleared = self.probe.clears().saturating_sub(before);
         if let Some(plan) = &mut self.survey {
@@ -71,8 +79,43 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let sampling = self.attributes.sampling();
         let beat = self.round.due.clamp(now.saturating_sub(sampling / 2), now).max(self.aggregation_began);
         let due = beat + sampling.saturating_mul(length);
-        self.round = Round { cleared: now, due, looked: false };
+        let odd = !self.round.odd;
+        self.round = Round { cleared: now, clearing, odd, lengths: usize::from(odd), due, looked: false };
         Ok(())
+    }
+
+    /// When the samples are read next, before their round is over.
+    pub(super) fn length_due(&self) -> Option<Duration> {
+        let Round { cleared, clearing, lengths, due, .. } = self.round;
+        let next = cleared + clearing + *LENGTHS.get(lengths)?;
+        let is_wanted =
+            self.by_lengths && !self.samples.is_empty() && next <= cleared + (due - cleared).mul_f64(MOST_PART);
+        is_wanted.then_some(next)
+    }
+
+    /// Reads the samples before their round is over, which tells the frequency of what is accessed in each round.
+    pub(super) fn read_length(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let passed = now.saturating_sub(self.round.cleared + self.round.clearing);
+        while LENGTHS.get(self.round.lengths).is_some_and(|length| *length <= passed) {
+            self.round.lengths += 2;
+        }
+        self.look_at_samples()?;
+        self.take_in_lengths(now);
+        self.work.length = true;
+        Ok(())
+    }
+
+    /// Takes in what the samples say at `now`, each for as long as it was cleared: they were cleared one by one.
+    fn take_in_lengths(&mut self, now: Duration) {
+        let Round { cleared, clearing, .. } = self.round;
+        let count = self.samples.len();
+        for region in self.regions.iter_mut() {
+            let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
+            if region.range().contains(self.samples[nth].addr) {
+                let cleared = cleared + clearing.mul_f64((nth as f64 + 0.5) / count as f64);
+                region.look(self.answers[nth], now.saturating_sub(cleared));
+            }
+        }
     }
 
     /// Ends the aggregation with the round under way, or with the next one if this is over. The round is no longer than
@@ -116,6 +159,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         self.work.samples = self.samples.len();
         self.look_at_samples()?;
+        self.take_in_lengths(now);
         for region in self.regions.iter_mut() {
             // The region may have other borders than when its page was chosen.
             let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
@@ -137,6 +181,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.sink.sampled(round).map_err(MonitorError::Sink)
     }
 }
+
+/// Samples are read before their round is over, unless it is over soon: at this part of its length at most.
+const MOST_PART: f64 = 0.6;
 
 /// How many whole intervals there are in a time.
 fn whole(time: Duration, interval: Duration) -> u32 {

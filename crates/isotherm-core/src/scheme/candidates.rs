@@ -237,6 +237,7 @@ pub(crate) fn collect(
             let mapping = &target.mappings[mapping_index];
             let frees = !action.frees() || can_free(mapping);
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
+            let hz = region.access_hz(snapshot.aggregation);
             for &Part { range, age: known, never_accessed, repeated, in_use } in &parts {
                 let passed = seen.second_look.filter(|_| repeated);
                 let context = FilterContext { target: target.id, mapping, process, passed };
@@ -253,7 +254,7 @@ pub(crate) fn collect(
                     // Two surveys are two looks.
                     let hot_for = if repeated { since } else { age };
                     let counts_as = if never_accessed && acted_at.is_none() { least_idle } else { age };
-                    if hot_for < least_age || !scheme.condition.holds(region.size(), rate, counts_as) {
+                    if hot_for < least_age || !scheme.condition.holds(region.size(), rate, hz, counts_as) {
                         return;
                     }
                     let is_sure = || match action.moves() {

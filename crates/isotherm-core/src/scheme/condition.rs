@@ -31,13 +31,15 @@ impl<T: PartialOrd + Copy> ClosedInterval<T> {
     }
 }
 
-/// Which regions a scheme acts on: those whose size, access rate and age lie in these intervals.
+/// Which regions a scheme acts on: those whose size, access rate, frequency and age lie in these intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
     /// The size of the region in bytes. Unmapped parts count here, but are never acted on.
     pub size: ClosedInterval<u64>,
     /// The access rate, 0 to 1.
     pub rate: ClosedInterval<f64>,
+    /// How often a page is accessed, in hertz, whatever the sampling interval is.
+    pub hz: ClosedInterval<f64>,
     /// For how long the access rate has stayed the same and no scheme has acted on the memory.
     pub age: ClosedInterval<Duration>,
 }
@@ -51,14 +53,16 @@ impl Condition {
     pub const ANY: Self = Self {
         size: ClosedInterval { min: 0, max: u64::MAX },
         rate: ClosedInterval { min: 0.0, max: 1.0 },
+        hz: ClosedInterval { min: 0.0, max: f64::INFINITY },
         age: ClosedInterval { min: Duration::ZERO, max: Duration::MAX },
     };
 
-    /// Whether a region of this size in bytes, access rate and age matches.
-    pub fn holds(&self, size: u64, rate: f64, age: Duration) -> bool {
+    /// Whether a region of this size in bytes, access rate, frequency in hertz and age matches.
+    pub fn holds(&self, size: u64, rate: f64, hz: f64, age: Duration) -> bool {
         self.size.contains(size)
             && self.rate.min - RATE_EPSILON <= rate
             && rate <= self.rate.max + RATE_EPSILON
+            && self.hz.contains(hz)
             && self.age.contains(age)
     }
 
@@ -68,10 +72,10 @@ impl Condition {
         self.rate.min > 0.0 || (self.rate.max > 0.0 && self.rate.max < 1.0)
     }
 
-    /// Whether the condition depends on the access rate or the age. Then memory that could not be observed does not
+    /// Whether the condition depends on the access rate, the frequency or the age. Then memory that could not be observed does not
     /// match.
     pub fn needs_frequency(&self) -> bool {
-        self.rate != Self::ANY.rate || self.age != Self::ANY.age
+        self.rate != Self::ANY.rate || self.hz != Self::ANY.hz || self.age != Self::ANY.age
     }
 }
 
@@ -85,14 +89,16 @@ mod tests {
         let condition = Condition {
             size: ClosedInterval::new(4096, 8192).unwrap(),
             rate: ClosedInterval::new(0.05, 0.7).unwrap(),
+            hz: ClosedInterval::new(2.0, 5.0).unwrap(),
             age: ClosedInterval::new(second, second * 2).unwrap(),
         };
-        assert!(condition.holds(4096, 1.0 / 20.0, second));
-        assert!(condition.holds(8192, 14.0 / 20.0, second * 2));
-        assert!(!condition.holds(4095, 0.1, second));
-        assert!(!condition.holds(4096, 0.0, second));
-        assert!(!condition.holds(4096, 0.75, second));
-        assert!(!condition.holds(4096, 0.1, second / 2));
+        assert!(condition.holds(4096, 1.0 / 20.0, 2.0, second));
+        assert!(condition.holds(8192, 14.0 / 20.0, 2.0, second * 2));
+        assert!(!condition.holds(4095, 0.1, 2.0, second));
+        assert!(!condition.holds(4096, 0.0, 2.0, second));
+        assert!(!condition.holds(4096, 0.75, 2.0, second));
+        assert!(!condition.holds(4096, 0.1, 2.0, second / 2));
+        assert!(condition.holds(4096, 0.1, 5.0, second) && !condition.holds(4096, 0.1, 5.1, second));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub mod setting;
 
 pub use format::{bounded, bounds, bytes, count, duration, hertz, nanoseconds, percent, table_bytes, table_hertz};
 pub use parse::{
-    A_COUNT, A_SHARE, A_SIZE, A_TIME, QuantityError, parse_address, parse_bytes, parse_count, parse_decimal,
-    parse_duration, parse_duration_or, parse_share, parse_share_of,
+    A_COUNT, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError, parse_address, parse_bytes, parse_count,
+    parse_decimal, parse_duration, parse_duration_or, parse_hertz, parse_share, parse_share_of,
 };
 pub use ranges::{parse_address_range, parse_count_range, parse_time_range};

@@ -10,6 +10,8 @@ use super::number::Number;
 pub const A_SIZE: &str = "a size such as 4K, 2M or 1.5G (or a number of bytes)";
 /// What a time looks like, for messages.
 pub const A_TIME: &str = "a time such as 100ms, 5s or 2m";
+/// What a frequency looks like, for messages.
+pub const A_FREQUENCY: &str = "a frequency such as 5Hz or 0.2Hz";
 /// What a share looks like, for messages.
 pub const A_SHARE: &str = "a share such as 5% or 0.05 (0% to 100%, or 0 to 1)";
 /// What a count looks like, for messages.
@@ -198,6 +200,21 @@ pub fn parse_share_of(text: &str, whole: f64) -> Result<f64, QuantityError> {
     };
     let share = number.to_f64() / whole;
     if share <= 1.0 { Ok(share) } else { Err(QuantityError::OverWhole { found: shortened(text) }) }
+}
+
+/// Reads a frequency in hertz: `5Hz`, `0.2 Hz`, `1kHz`.
+///
+/// # Errors
+/// If the text is not a frequency, or has no unit.
+pub fn parse_hertz(text: &str) -> Result<f64, QuantityError> {
+    let form = || QuantityError::form(A_FREQUENCY, text);
+    let (number, unit) = Number::read(text.trim()).ok_or_else(form)?;
+    let times = [("hz", 1.0), ("khz", 1e3), ("mhz", 1e-3)];
+    let unit = unit.trim_start();
+    // As always, M is for mega and m for milli.
+    let of = |&&(name, _): &&(&str, f64)| unit.eq_ignore_ascii_case(name) && !unit.starts_with('M');
+    let (_, times) = times.iter().find(of).ok_or_else(form)?;
+    Ok(number.to_f64() * times)
 }
 
 /// Reads a whole number, in which commas may separate thousands.

@@ -204,6 +204,7 @@ impl World {
             chosen: usize::from(is_over && self.has_samples),
             survey: part.map(|_| SurveyWork { read: blocks, cleared: 0, is_last_part: self.left == 0 }),
             cleared: if samples { self.costs.sampled } else { 0 },
+            length: false,
             updated: updates,
             joined: 0,
             looked: false,
@@ -300,7 +301,8 @@ fn all_hot() -> Snapshot {
     let size = 1 << 30;
     let pages = Some(RegionPages { present: size, touched: size, ..RegionPages::default() });
     let range = AddrRange::new(0, size).expect("a range");
-    let region = RegionSnapshot { range, nr_accesses: 20, nr_samples: 20, nr_unobservable: 0, age: 0, pages };
+    let region =
+        RegionSnapshot { range, nr_accesses: 20, nr_samples: 20, nr_unobservable: 0, age: 0, frequency: None, pages };
     let target =
         TargetSnapshot { id: TargetId::process(1, Duration::ZERO), regions: vec![region], mappings: [].into() };
     Snapshot { samples: 20, targets: vec![target], ..Snapshot::default() }

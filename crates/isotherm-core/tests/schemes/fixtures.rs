@@ -39,6 +39,7 @@ pub fn target(id: u32, regions: &[Region], mappings: &[(u64, u64, &str)]) -> Tar
         nr_samples: SAMPLES,
         nr_unobservable: 0,
         age,
+        frequency: None,
         pages: None,
     };
     let mapping =

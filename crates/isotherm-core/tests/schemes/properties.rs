@@ -20,6 +20,7 @@ fn condition() -> impl Strategy<Value = Condition> {
         size: ClosedInterval::new(size * PAGE_SIZE, u64::MAX).unwrap(),
         rate: ClosedInterval::new(f64::from(low.min(high)) / 20.0, f64::from(low.max(high)) / 20.0).unwrap(),
         age: ClosedInterval::new(AGGREGATION * age, Duration::MAX).unwrap(),
+        hz: Condition::ANY.hz,
     })
 }
 
@@ -190,7 +191,7 @@ proptest! {
                     let rate = region.access_rate(snapshot.samples);
                     let age = region.age * snapshot.aggregation;
                     let least = scheme.condition.age.min();
-                    prop_assert!(scheme.condition.holds(region.range.size(), rate, age.max(least)));
+                    prop_assert!(scheme.condition.holds(region.range.size(), rate, 0.0, age.max(least)));
                     prop_assert!(age >= least);
                 }
                 if scheme.action.changes_memory() {
@@ -211,7 +212,7 @@ proptest! {
         for (snapshot, acted) in snapshots.iter().zip(acted(&scheme, &snapshots)) {
             let wanted = |t: &isotherm_core::TargetSnapshot| -> u64 {
                 let holds = |r: &isotherm_core::RegionSnapshot| {
-                    condition.holds(r.range.size(), r.access_rate(snapshot.samples), r.age * snapshot.aggregation)
+                    condition.holds(r.range.size(), r.access_rate(snapshot.samples), 0.0, r.age * snapshot.aggregation)
                 };
                 t.mapped_bytes().filter(|(region, _)| holds(region)).map(|(_, bytes)| bytes).sum()
             };

@@ -261,6 +261,7 @@ fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) ->
             nr_samples: timing.samples,
             nr_unobservable: 0,
             age: timing.age(region),
+            frequency: None,
             pages: None,
         });
     }

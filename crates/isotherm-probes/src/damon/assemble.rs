@@ -107,6 +107,7 @@ impl Assembler {
                 nr_samples: self.samples,
                 nr_unobservable: 0,
                 age: event.age,
+                frequency: None,
                 pages: None,
             });
         }

@@ -149,6 +149,7 @@ impl Run {
                     nr_samples: samples,
                     nr_unobservable: 0,
                     age,
+                    frequency: None,
                     pages: None,
                 };
                 let regions: Vec<_> = tried.into_iter().map(region).collect();

@@ -101,6 +101,7 @@ pub fn snapshot(i: u32) -> Snapshot {
                     nr_samples: 20 - i % 2,
                     nr_unobservable: i % 3,
                     age: i,
+                    frequency: None,
                     pages: None,
                 })
                 .to_vec(),

@@ -15,7 +15,7 @@ use crate::command::program_of;
 use crate::extent::shown_name;
 use crate::intervals::IntervalRange;
 use crate::parts::Parts;
-use crate::source::{self, Accumulator, Seen, Selection, Source};
+use crate::source::{self, Accumulator, Seen, Selection, Share, Source};
 use crate::surveys::{Reach, part};
 use crate::wss::Percentiles;
 
@@ -257,7 +257,8 @@ impl Accumulator for Gathered {
         for (piece, bytes) in visit.present_pieces() {
             let label = piece.mapping.label();
             let names = (shown_name(&label), &*program);
-            let parts = Parts::of(piece.region, row.samples);
+            let share = Share::of(piece.region, row.samples, row.aggregation);
+            let parts = Parts::of(piece.region, share, visit.hot());
             let of = |share: f64| (bytes as f64 * share).round() as u64;
             self.add(Quantity::Hot as usize, names, row.time, of(parts.hot), span);
             self.add(Quantity::Cold as usize, names, row.time, of(parts.cold), span);

@@ -8,12 +8,9 @@ use crate::placement::{Placement, Places};
 /// The memory of a row in the time of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The access rate, 0 to 1: the share of observed samples that found an access, weighted by bytes and time. With
-    /// other measures their place on the scale from 0 (cold) to 1 (hot). Rates of samples over a shorter interval than
-    /// the longest of the heatmap are converted to what samples over that one would find.
+    /// The place of what is measured on the scale from 0 (cold) to 1 (hot); with the measure touched, the touched share.
     pub rate: f32,
-    /// Accesses that samples found in a second. At most one is found in a sample, so that this is the least there was
-    /// where `rate` is 1.
+    /// How often a page is accessed, in hertz: the mean, weighted by bytes and time.
     pub hz: f32,
     /// The share of unobservable samples, 0 to 1; with surveys, of memory that they could not observe.
     pub unobservable: f32,
@@ -55,11 +52,11 @@ pub struct Sums {
     pub(super) observed: f64,
     /// The unknown part of `observed`.
     pub(super) unknown: f64,
-    /// What `accessed` and `found` are a part of.
+    /// What `accessed` is a part of, and what has `hertz`.
     pub(super) rated: f64,
     pub(super) accessed: f64,
-    /// Accesses found in a second.
-    pub(super) found: f64,
+    /// Accesses in a second.
+    pub(super) hertz: f64,
     pub(super) age: f64,
     /// What has an age.
     pub(super) aged: f64,
@@ -72,10 +69,8 @@ pub struct Sampled {
     pub observed: f64,
     /// Memory without samples, whose accesses are not known.
     pub unknown: f64,
-    /// Samples that found an access, or would over the interval that rates are about.
-    pub accessed: f64,
-    /// Accesses found in a second.
-    pub found: f64,
+    /// How often a page of what was observed is accessed, in hertz.
+    pub hz: f64,
 }
 
 impl Sums {
@@ -85,8 +80,7 @@ impl Sums {
         self.observed += weight * (sampled.observed + sampled.unknown);
         self.rated += weight * sampled.observed;
         self.unknown += weight * sampled.unknown;
-        self.accessed += weight * sampled.accessed;
-        self.found += weight * sampled.found;
+        self.hertz += weight * sampled.observed * sampled.hz;
     }
 
     /// The cell. `None` if there is no memory.
@@ -103,7 +97,7 @@ impl Sum for Sums {
         let rate = share(self.accessed, self.rated).clamp(0.0, 1.0) as f32;
         Figures {
             rate: if self.weight > 0.0 { rate } else { f32::NAN },
-            hz: share(self.found, self.rated) as f32,
+            hz: share(self.hertz, self.rated) as f32,
             unobservable: (1.0 - share(self.observed, self.weight)).clamp(0.0, 1.0) as f32,
             unknown: share(self.unknown, self.weight).clamp(0.0, 1.0) as f32,
             age_ms: (share(self.age, self.aged) * 1e3).round() as u32,
@@ -116,7 +110,7 @@ impl Sum for Sums {
         self.unknown += more.unknown * times;
         self.rated += more.rated * times;
         self.accessed += more.accessed * times;
-        self.found += more.found * times;
+        self.hertz += more.hertz * times;
         self.age += more.age * times;
         self.aged += more.aged * times;
     }

@@ -26,9 +26,6 @@ struct HeatmapJson<'a> {
     interval_min_ns: Option<u64>,
     /// The longest of them.
     interval_max_ns: Option<u64>,
-    /// The sampling interval that `rates` are about: the longest one. `None` with the other measures, and without
-    /// samples.
-    rates_interval_ns: Option<u64>,
     /// Column i is from edge i to edge i + 1, since the start of the recording.
     time_edges_ns: Vec<u64>,
     /// The targets, in the order in which they appear.
@@ -45,7 +42,6 @@ impl<'a> From<&'a Heatmap> for HeatmapJson<'a> {
             measure: map.measure.name(),
             interval_min_ns: bounds.map(|(least, _)| ns(least)),
             interval_max_ns: bounds.map(|(_, most)| ns(most)),
-            rates_interval_ns: map.most_hz().map(|_| ns(map.reference)),
             time_edges_ns: (0..=map.columns).map(|column| ns(columns.start_of(column))).collect(),
             targets: &map.targets,
         }
@@ -135,13 +131,8 @@ struct TargetJson<'a> {
     /// recordings that do not tell. `None` where nothing was mapped or recorded.
     #[schemars(with = "Rows")]
     unknown: Matrix<'a>,
-    /// With the measure rate: accessed samples divided by observed ones, 0 to 1, weighted by bytes and time, as samples
-    /// over `rates_interval_ns` would find them. `None` where nothing was mapped, recorded, observable or sampled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Rows")]
-    rates: Option<Matrix<'a>>,
-    /// With the measure rate: accesses that samples found in a second, at most one in a sample. Where the rate is 1,
-    /// there may be more.
+    /// With the measure rate: how often a page is accessed, in hertz, the mean by bytes and time. `None` where nothing
+    /// was mapped, recorded, observable or sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Rows")]
     rates_hz: Option<Matrix<'a>>,
@@ -225,7 +216,6 @@ impl<'a> From<&'a TargetMap> for TargetJson<'a> {
             absent: map.shares(move |placement| (!physical).then(|| placement.absent())),
             unobservable: map.cells(|cell| Some(rounded(cell.unobservable))),
             unknown: map.cells(|cell| Some(rounded(cell.unknown))),
-            rates: map.measured(Measure::Rate, |cell| rounded(cell.rate)),
             rates_hz: map.measured(Measure::Rate, |cell| rounded(cell.hz)),
             touched: map.measured(Measure::Touched, |cell| rounded(cell.rate)),
             idle_s: map.measured(Measure::IdleTime, |cell| (cell.age.as_secs_f64() * 10.0).round() / 10.0),

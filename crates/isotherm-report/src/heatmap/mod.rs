@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::rate::{sampling_interval, share_of_counts};
 use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{TargetId, is_memory, units};
 use isotherm_record::{Needs, SurveyRecord, TargetInfo};
@@ -60,7 +59,11 @@ impl TargetMap {
     /// The cell of a row (0 has the lowest addresses) and a column. None if nothing was mapped or recorded there.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
         let cell = self.cells.get(row, column)?.cell()?;
-        Some(if self.measure == Measure::IdleTime { Cell { rate: Measure::heat(cell.age), ..cell } } else { cell })
+        Some(match self.measure {
+            Measure::Rate => Cell { rate: Measure::heat_of(cell.hz.into()), ..cell },
+            Measure::Touched => cell,
+            Measure::IdleTime => Cell { rate: Measure::heat(cell.age), ..cell },
+        })
     }
 
     /// Where the memory of a cell was. `None` if no survey tells.
@@ -112,10 +115,8 @@ pub struct Heatmap {
     pub measure: Measure,
     /// The sampling intervals; with measures of surveys, the times from a survey to the next.
     pub intervals: IntervalRange,
-    /// The sampling interval that rates are converted to: the longest one. Of memory that each sample over it finds
-    /// accessed, samples over a shorter one would find an unknown share accessed; the other way round, the share is
-    /// known. So the same memory has the same colour, however the interval changes. Zero if there are no samples.
-    pub reference: Duration,
+    /// Whether there are samples.
+    sampled: bool,
     /// Bytes × seconds that surveys found touched, and the part of them in which no sample found an access.
     touched: (f64, f64),
     /// The place of each target among `targets`.
@@ -125,7 +126,6 @@ pub struct Heatmap {
     unplaced: bool,
     /// The last survey, which says where the memory is until the next one.
     placed: Option<SurveySnapshot>,
-    shares: Shares,
     /// What is shown of some cell besides rates, once that is asked.
     shown: OnceCell<Vec<Shown>>,
 }
@@ -256,7 +256,6 @@ impl Heatmap {
             })
             .collect::<Vec<_>>();
         let places = targets.iter().enumerate().map(|(nth, map)| (map.id, nth)).collect();
-        let reference = extent.sampling.bounds().map_or(Duration::ZERO, |(_, longest)| longest);
         let intervals = IntervalRange::default();
         let (columns, left_out) = (plan.columns.max(1), plan.left_out);
         Self {
@@ -267,39 +266,23 @@ impl Heatmap {
             left_out,
             measure: Measure::Rate,
             intervals,
-            reference,
+            sampled: extent.sampling.bounds().is_some(),
             touched: (0.0, 0.0),
             places,
             selection: Selection::default(),
             unplaced: false,
             placed: None,
-            shares: Shares::default(),
             shown: OnceCell::new(),
         }
     }
 
-    /// The rate in Hz that stands at the hot end of the scale, and that is the least there was. `None` if the heatmap
-    /// does not measure rates.
-    pub(crate) fn most_hz(&self) -> Option<f64> {
-        let is_rate = self.measure == Measure::Rate && !self.reference.is_zero();
-        is_rate.then(|| 1.0 / self.reference.as_secs_f64())
-    }
-
-    /// The intervals in a few words: `sampling 5 ms to 100 ms, rates as over 100 ms; a rate of 1 is 10 Hz or more`.
+    /// The intervals in a few words: `sampling every 5 ms to 400 ms`.
     pub(crate) fn caption(&self) -> Option<String> {
         let text = self.intervals.text()?;
-        let Some(most) = self.most_hz() else {
-            return Some(match self.measure {
-                Measure::Rate => format!("sampling {text}"),
-                Measure::Touched | Measure::IdleTime => format!("survey every {text}"),
-            });
-        };
-        let common = if self.intervals.varies() {
-            format!(", rates as over {}", units::duration(self.reference))
-        } else {
-            String::new()
-        };
-        Some(format!("sampling {text}{common}; a rate of 1 is {} or more", units::hertz(most)))
+        Some(match self.measure {
+            Measure::Rate => format!("sampling every {text}"),
+            Measure::Touched | Measure::IdleTime => format!("survey every {text}"),
+        })
     }
 
     /// How much of the memory in use looks cold, if it is more than a tenth: surveys found it touched, and no sample
@@ -308,13 +291,13 @@ impl Heatmap {
         let (touched, unseen) = self.touched;
         (unseen > touched * 0.1).then(|| {
             let share = units::percent(unseen / touched);
-            format!("{share} of what surveys found touched has a rate of 0, because no sample found an access")
+            format!("{share} of what surveys found touched has a frequency of 0, because no sample found an access")
         })
     }
 
-    /// Whether the heatmap measures rates of samples.
+    /// Whether the heatmap measures frequencies.
     pub(crate) fn has_samples(&self) -> bool {
-        self.most_hz().is_some()
+        self.measure == Measure::Rate && self.sampled
     }
 
     /// Whether surveys tell where the memory was.
@@ -371,29 +354,23 @@ impl Accumulator for Heatmap {
             return Ok(());
         }
         let aggregation = visit.row.aggregation.as_secs_f64();
-        let sampling = sampling_interval(visit.row.aggregation, visit.row.samples);
         self.intervals.add_row(visit.row);
         let place = self.places.get(&visit.row.target.id);
         let Some(map) = place.and_then(|&nth| self.targets.get_mut(nth)) else { return Ok(()) };
         let columns = map.columns.overlaps(visit.since, visit.row.time);
         columns.iter().for_each(|&(column, _)| map.recorded[column] = true);
         map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
-        let samples = visit.row.samples;
-        self.shares.begin(samples, sampling, self.reference);
         let (axis, seconds) = (&map.axis, visit.span().as_secs_f64());
         map.cells.add(&columns, |rows, time| {
             for Known { piece, share, .. } in visit.known() {
-                let rate = share.rate().unwrap_or(0.0);
-                let found = (rate * f64::from(samples)).round() as u32;
-                let accessed = share.observed * self.shares.of(found);
-                let found = share.observed * rate / sampling.as_secs_f64().max(1e-9);
-                let sampled = Sampled { observed: share.observed, unknown: share.unknown, accessed, found };
+                let sampled = Sampled { observed: share.observed, unknown: share.unknown, hz: share.hz };
                 let age = f64::from(piece.region.age) * aggregation;
                 if let Some(pages) = piece.region.pages {
                     let part = piece.range.size() as f64 / piece.whole.max(1) as f64;
                     let touched = part * pages.touched as f64 * seconds;
                     self.touched.0 += touched;
-                    self.touched.1 += if rate == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
+                    self.touched.1 +=
+                        if share.hz == 0.0 && share.unknown == 0.0 { touched * share.observed } else { 0.0 };
                 }
                 for (row, bytes) in axis.rows_of(piece.range) {
                     let weight = bytes as f64 * time;
@@ -405,33 +382,6 @@ impl Accumulator for Heatmap {
             }
         });
         Ok(())
-    }
-}
-
-/// The shares that samples over the reference interval would find accessed, by the number of samples of a snapshot that
-/// found an access. Few numbers are different, and such a share takes time to compute.
-#[derive(Default)]
-struct Shares {
-    samples: u32,
-    interval: Duration,
-    reference: Duration,
-    known: Vec<Option<f64>>,
-}
-
-/// The most samples of a snapshot whose shares are remembered.
-const MOST_KNOWN: usize = 4096;
-
-impl Shares {
-    fn begin(&mut self, samples: u32, interval: Duration, reference: Duration) {
-        if (samples, interval, reference) != (self.samples, self.interval, self.reference) {
-            *self = Self { samples, interval, reference, known: vec![None; MOST_KNOWN.min(samples as usize + 1)] };
-        }
-    }
-
-    fn of(&mut self, found: u32) -> f64 {
-        let Self { samples, interval, reference, known } = self;
-        let share = || share_of_counts(found, *samples, *interval, *reference);
-        known.get_mut(found as usize).map_or_else(share, |known| *known.get_or_insert_with(share))
     }
 }
 

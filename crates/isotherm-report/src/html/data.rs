@@ -11,6 +11,7 @@ use isotherm_record::{Mark, Needs};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::Measure;
 use crate::axis::AxisResolution;
 use crate::command::program_of;
 use crate::extent::{Extent, TargetExtent, shown_name};
@@ -156,9 +157,8 @@ impl Accumulator for SampledSnapshots<'_> {
                 }
                 _ => {
                     let unobservable = region.unobservable_share * f64::from(row.samples);
-                    // More than all samples stands for none.
-                    let accesses = if region.is_sampled() { region.nr_accesses } else { samples + 1 };
-                    (accesses.into(), unobservable.round() as u64)
+                    let hertz = || (region.access_hz * 1e3).round() as u64 * 2 + 1 + u64::from(region.is_saturated());
+                    (if region.has_frequency() { hertz() } else { 0 }, unobservable.round() as u64)
                 }
             };
             let age = region.age_ns / row.aggregation.as_nanos().max(1) as u64;
@@ -286,6 +286,7 @@ pub(crate) fn data(
         "marks": marks.iter().take(MARKS).map(mark).collect::<Vec<_>>(),
         "targets": targets,
         "names": names.list,
+        "scale": Measure::HERTZ,
         "palette": BASE64.encode(palette(heatmap.measure)),
     })
 }

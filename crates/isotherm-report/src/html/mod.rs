@@ -121,20 +121,20 @@ pub(crate) fn page(
             "bars" => svg::draw_groups(&summary, picture)
                 .map_or_else(String::new, |drawing| drawing.embedded("Memory of the groups by temperature")),
             "marks" => tables::marks(marks),
-            "hot" => markup(&summary.intervals.hot()),
+            "hot" => markup(&summary.temperatures()),
             "groups" => tables::groups(&summary),
             "targets" => tables::targets(&summary),
             "note" => markup(&note),
             "heatmap" => svg::draw_heatmap(&heatmap, marks, picture)?.embedded(if sampled {
-                "Access rate over time and addresses"
+                "How often memory is accessed, over time and addresses"
             } else {
                 "Touched share over time and addresses"
             }),
             "legend" => svg::scale(&heatmap).draw().embedded("What the colours mean"),
             "touched-legend" => match &touched {
-                Some(_) => Scale { measure: Measure::Touched, most_hz: None, ..svg::scale(&heatmap) }
-                    .draw()
-                    .embedded("What the colours mean"),
+                Some(_) => {
+                    Scale { measure: Measure::Touched, ..svg::scale(&heatmap) }.draw().embedded("What the colours mean")
+                }
                 None => String::new(),
             },
             "wss" => {

@@ -10,7 +10,7 @@ use crate::extent::shown_name;
 use crate::groups::Grouping;
 use crate::histogram::{Moment, Sizes};
 use crate::parts::Parts;
-use crate::source::{Accumulator, Seen, Selection, Source, walk};
+use crate::source::{Accumulator, Seen, Selection, Share, Source, walk};
 use crate::wss::Basis;
 
 /// The idle times as samples estimate them.
@@ -102,7 +102,8 @@ impl Accumulator for Sampled<'_> {
         self.targets += 1;
         let group = self.grouping.of_target(row.target.id);
         for (piece, bytes) in visit.present_pieces() {
-            let parts = Parts::of(piece.region, row.samples);
+            let share = Share::of(piece.region, row.samples, row.aggregation);
+            let parts = Parts::of(piece.region, share, visit.hot());
             let of = |share: f64| (bytes as f64 * share).round() as u64;
             let idle = row.aggregation.saturating_mul(piece.region.age);
             let band = self.edges.partition_point(|&edge| edge <= idle).saturating_sub(1);

@@ -22,7 +22,7 @@ use crate::{ReportError, schema, svg, text};
 pub(super) const REPORT: Report = Report {
     kind: Kind::Heatmap,
     name: "heatmap",
-    about: "When and where memory is hot: access rates by time and address",
+    about: "When and where memory is hot: frequencies by time and address",
     formats: ALL,
     choices: &[Choice::Measure],
     examples: &[

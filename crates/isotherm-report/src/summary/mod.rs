@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::TargetId;
+use isotherm_core::{TargetId, units};
 use isotherm_record::{Header, Needs, Row, TargetInfo, pid_column};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -161,9 +161,11 @@ pub struct Summary {
     pub longest_hold_ns: Option<u64>,
     /// All such calls together.
     pub holds_ns: Option<u64>,
-    /// The sampling intervals: the time over which a sample finds an access.
+    /// The sampling intervals: the times from a sample to the next.
     #[serde(flatten)]
     pub intervals: IntervalRange,
+    /// Memory that is accessed at least so often is hot, in hertz.
+    pub hot_hz: f64,
     /// The targets.
     pub targets: Vec<TargetTemperature>,
     /// All memory. What several targets share counts for each.
@@ -267,6 +269,7 @@ pub struct SummaryBuilder {
     covered: Duration,
     last: Option<Duration>,
     intervals: IntervalRange,
+    hot_hz: f64,
 }
 
 impl SummaryBuilder {
@@ -324,6 +327,7 @@ impl SummaryBuilder {
             longest_hold_ns: overhead.pace.holds.map(|holds| holds.longest_ns),
             holds_ns: overhead.pace.holds.map(|holds| holds.sum_ns),
             intervals: self.intervals,
+            hot_hz: self.hot_hz,
             targets,
             total: self.total.over(seconds, "total".into()),
             in_use: None,
@@ -360,6 +364,7 @@ impl Accumulator for SummaryBuilder {
             self.covered += visit.span();
         }
         self.intervals.add_row(row);
+        self.hot_hz = visit.hot();
         let id = row.target.id;
         let place = *self.places.entry(id).or_insert(self.targets.len());
         if place == self.targets.len() {
@@ -454,6 +459,11 @@ impl SummarySort {
 }
 
 impl Summary {
+    /// What hot, warm and cold memory is: `hot: 10 accesses of a page in a second or more; warm: fewer; cold: none`.
+    pub(crate) fn temperatures(&self) -> String {
+        format!("hot: a page is accessed at {} or more; warm: less often; cold: not at all", units::hertz(self.hot_hz))
+    }
+
     /// Leaves out stacks whose memory was never there at a snapshot.
     pub(crate) fn drop_empty_stacks(&mut self) {
         if self.group_by == GroupBy::Stack {

@@ -55,7 +55,6 @@ fn lane_height(share: f64, height: f64) -> f64 {
 pub(crate) fn scale(heatmap: &Heatmap) -> Scale {
     Scale {
         measure: heatmap.measure,
-        most_hz: heatmap.most_hz(),
         unobservable: heatmap.may_show(Shown::Unobservable),
         unknown: heatmap.shows(Shown::Unknown),
         swap: heatmap.shows(Shown::Swapped),

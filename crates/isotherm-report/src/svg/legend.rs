@@ -1,7 +1,5 @@
 //! The colour scale of pictures, and what other colours mean.
 
-use isotherm_core::units;
-
 use super::{Anchor, Drawing, text_width};
 use crate::colour::{ABSENT, Rgb, SWAPPED, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::measure::Measure;
@@ -15,8 +13,6 @@ pub(crate) const HEIGHT: f64 = 30.0;
 #[derive(Default)]
 pub(crate) struct Scale {
     pub(crate) measure: Measure,
-    /// The rate in Hz at its hot end, which is the least there was.
-    pub(crate) most_hz: Option<f64>,
     /// Whether unobservable memory is shown.
     pub(crate) unobservable: bool,
     /// Whether unknown memory is shown.
@@ -39,17 +35,11 @@ impl Scale {
         all.into_iter().filter(|&(_, _, shown)| shown).map(|(colour, what, _)| (colour, what))
     }
 
-    /// The label of the hot end. More accesses than one in a sample are not seen.
-    fn hot(&self) -> String {
-        let [_, _, hot] = self.measure.scale();
-        self.most_hz.map_or_else(|| hot.into(), |hz| format!("{hot} (≥ {})", units::hertz(hz)))
-    }
-
     /// The width of the legend.
     fn width(&self) -> f64 {
-        let [title, cold, _] = self.measure.scale();
+        let [title, cold, hot] = self.measure.scale();
         let others: f64 = self.others().map(|(_, what)| 32.0 + text_width(what)).sum();
-        text_width(title) + 14.0 + text_width(cold) + 6.0 + WIDTH + 6.0 + text_width(&self.hot()) + others
+        text_width(title) + 14.0 + text_width(cold) + 6.0 + WIDTH + 6.0 + text_width(hot) + others
     }
 
     /// The legend as a picture of its own.
@@ -64,7 +54,7 @@ impl Scale {
 impl Drawing {
     /// The colour scale of a measure with its ticks, and what other colours mean. It ends at `right`.
     pub(crate) fn scale(&mut self, scale: &Scale, right: f64, y: f64) {
-        let [title, cold, _] = scale.measure.scale();
+        let [title, cold, hot] = scale.measure.scale();
         let mut x = right - scale.width();
         self.text(x, y + 10.0, Anchor::Start, "label", title);
         x += text_width(title) + 14.0 + text_width(cold);
@@ -82,9 +72,8 @@ impl Drawing {
             self.text(at, y + 26.0, Anchor::Middle, "label", label);
         }
         x += WIDTH + 6.0;
-        let hot = scale.hot();
-        self.text(x, y + 10.0, Anchor::Start, "label", &hot);
-        x += text_width(&hot);
+        self.text(x, y + 10.0, Anchor::Start, "label", hot);
+        x += text_width(hot);
         for (colour, what) in scale.others() {
             self.rect((x + 14.0, y), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
             self.text(x + 31.0, y + 10.0, Anchor::Start, "label", what);

@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use isotherm_core::rate::sampling_interval;
 use isotherm_core::survey::RegionPages;
@@ -47,7 +46,10 @@ impl Bar {
                 let observable = pages.present.saturating_sub(pages.unobservable);
                 (share(pages.touched, observable).min(1.0), share(pages.unobservable, pages.present))
             }
-            None => (self.share.and_then(Share::rate).unwrap_or(0.0), 1.0 - self.share.map_or(1.0, |of| of.observed)),
+            None => {
+                let heat = |share: Share| Measure::heat_of(share.hz).into();
+                (self.share.map_or(0.0, heat), 1.0 - self.share.map_or(1.0, |of| of.observed))
+            }
         }
     }
 }
@@ -56,7 +58,6 @@ impl Bar {
 struct Target {
     title: String,
     bars: Vec<Bar>,
-    sampling: Duration,
     /// The bytes of its regions: in memory if surveys tell, or else mapped.
     bytes: u64,
 }
@@ -95,10 +96,9 @@ impl RegionLines {
             12.0,
         );
         let mut y = 44.0;
-        for Target { title, bars, sampling, .. } in &self.targets {
+        for Target { title, bars, .. } in &self.targets {
             drawing.text(12.0, y + 14.0, Anchor::Start, "title", &fit(title, width * 0.8));
-            let sampling = Some(*sampling).filter(|_| measure == Measure::Rate);
-            draw_target(&mut drawing, bars, sampling, y + 28.0, height);
+            draw_target(&mut drawing, bars, measure, y + 28.0, height);
             y += height + 100.0 + if surveyed { STRIP + 4.0 } else { 0.0 };
         }
         if let Some(left_out) = self.left_out {
@@ -157,7 +157,7 @@ impl Accumulator for RegionLines {
                     None => {
                         let at_least = if region.is_saturated() { "at least " } else { "" };
                         let hz = units::hertz(region.access_hz);
-                        format!("rate {} ({at_least}{hz})", units::percent(region.access_rate))
+                        format!("accessed at {at_least}{hz}")
                     }
                 };
                 let placed = region.present_bytes.map_or_else(String::new, |present| {
@@ -176,14 +176,14 @@ impl Accumulator for RegionLines {
                     .present_bytes
                     .map(|present| Placement { present: of(present), swapped: region.swapped_bytes.map(of) });
                 let named = Named { range: piece.range, name: piece.mapping.label() };
-                let share = Some(Share::of(piece.region, visit.row.samples));
+                let share = Some(Share::of(piece.region, visit.row.samples, visit.row.aggregation));
                 Bar { named, share, pages: piece.region.pages, placement, tip }
             })
             .collect();
         bars.extend(swapped.into_iter().filter_map(in_swap));
         bars.sort_by_key(|bar| bar.named.range.start());
         let bytes = target.regions.iter().map(|region| region.present_bytes.unwrap_or(region.mapped_bytes)).sum();
-        self.targets.push(Target { title, bars, sampling, bytes });
+        self.targets.push(Target { title, bars, bytes });
         if self.targets.len() > LANES
             && let Some(least) = (0..self.targets.len()).rev().min_by_key(|&nth| self.targets[nth].bytes)
         {
@@ -218,16 +218,13 @@ fn in_swap(range: &SwappedRange) -> Option<Bar> {
 }
 
 const LEFT: f64 = 56.0;
-/// The width of the axis in Hz.
-const RIGHT: f64 = 72.0;
 const GAP: f64 = 10.0;
 /// The height of the strip that shows where the memory is.
 const STRIP: f64 = 12.0;
 
-/// Draws a target. `sampling` is the sampling interval if the bars are access rates, which then have an axis in Hz.
-fn draw_target(drawing: &mut Drawing, bars: &[Bar], sampling: Option<Duration>, y: f64, height: f64) {
-    let measure = if sampling.is_some() { Measure::Rate } else { Measure::Touched };
-    let width = drawing.width - LEFT - if sampling.is_some() { RIGHT } else { 16.0 };
+/// Draws a target.
+fn draw_target(drawing: &mut Drawing, bars: &[Bar], measure: Measure, y: f64, height: f64) {
+    let width = drawing.width - LEFT - 16.0;
     let mapped: Vec<Named> = bars.iter().map(|bar| bar.named.clone()).collect();
     // Each area is wide enough for its start address.
     let fineness = AxisResolution { rows: 1000, rows_of_area: 100, areas: 6, group: 1 };
@@ -237,17 +234,18 @@ fn draw_target(drawing: &mut Drawing, bars: &[Bar], sampling: Option<Duration>, 
     }
     let available = width - GAP * (axis.areas.len() - 1) as f64;
     let parts = shares(&axis, 110.0 / available);
-    for (value, label) in [(0.0, "0"), (0.25, ""), (0.5, "0.5"), (0.75, ""), (1.0, "1")] {
+    let (title, ticks) = match measure {
+        Measure::Rate => ("Hz", [(0.0, "0")].into_iter().chain(measure.ticks()).collect()),
+        Measure::Touched | Measure::IdleTime => {
+            ("", vec![(0.0, "0"), (0.25, ""), (0.5, "0.5"), (0.75, ""), (1.0, "1")])
+        }
+    };
+    for (value, label) in ticks {
         let at = y + height * (1.0 - value);
         drawing.line((LEFT, at), (LEFT + width, at), "grid");
         drawing.text(LEFT - 7.0, at + 4.0, Anchor::End, "label", label);
-        if let Some(sampling) = sampling.filter(|_| !label.is_empty()) {
-            let hz = units::hertz(value / sampling.as_secs_f64().max(1e-9));
-            // More accesses than one in a sample are not seen.
-            let at_least = if value < 1.0 { "" } else { "≥ " };
-            drawing.text(LEFT + width + 7.0, at + 4.0, Anchor::Start, "label", &format!("{at_least}{hz}"));
-        }
     }
+    drawing.text(LEFT - 7.0, y + 4.0, Anchor::End, "label", title);
     let surveyed = bars.iter().any(|bar| bar.placement.is_some());
     // What stands below the plot.
     let below = y + height + if surveyed { STRIP + 4.0 } else { 0.0 };

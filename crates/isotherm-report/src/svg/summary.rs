@@ -165,8 +165,7 @@ impl<'a> Bars<'a> {
     }
 
     fn end(mut self) -> Drawing {
-        let note = format!("hot: {}; warm: in fewer; cold: in none", self.summary.intervals.hot());
-        self.note(&note);
+        self.note(&self.summary.temperatures());
         self.drawing.height = self.y + 8.0;
         self.drawing
     }

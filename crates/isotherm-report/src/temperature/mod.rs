@@ -1,6 +1,6 @@
 //! The temperature of memory: how many bytes are accessed how often, by mapping name and by group.
 //!
-//! Rates are in Hz: the accesses that samples found in a second. Sizes are means over the selected time.
+//! Rates are in Hz: how often a page is accessed. Sizes are means over the selected time.
 
 mod course;
 mod scale;
@@ -8,7 +8,6 @@ mod scale;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::rate::sampling_interval;
 use isotherm_core::{TargetId, units};
 use isotherm_record::Needs;
 use schemars::JsonSchema;
@@ -45,7 +44,7 @@ pub struct Band {
     pub from_hz: Option<f64>,
     /// The rate that is not reached, in Hz.
     pub to_hz: Option<f64>,
-    /// Bytes of the band in which each sample found an access, so that their rate is the least there was.
+    /// Bytes of the band whose rate is only the least that there may be.
     pub at_least_bytes: u64,
 }
 
@@ -98,12 +97,12 @@ impl Temperatures {
         let idle = self.total.bytes.first().copied().unwrap_or(0) as f64 / known.max(1) as f64;
         let mut notes = vec![format!("mean over {}", units::nanoseconds(self.to_ns.saturating_sub(self.from_ns)))];
         if let Some(intervals) = self.intervals.text() {
-            notes[0] += &format!("; rates are the accesses that samples over {intervals} found in a second");
+            notes[0] += &format!("; pages are sampled every {intervals}");
         }
         let at_least = self.bands.iter().map(|band| band.at_least_bytes).fold(0, u64::saturating_add);
         if at_least > 0 {
             notes.push(format!(
-                "in {}, each sample found an access, so that it may be hotter than its band",
+                "of {}, only the least frequency is known, so that it may be hotter than its band",
                 units::bytes(at_least)
             ));
         }
@@ -224,7 +223,6 @@ pub(crate) struct TemperatureBuilder {
     over_time: Course,
     /// The memory of a mapping in a snapshot.
     of_mapping: Areas,
-    steps: scale::Steps,
     span: Option<(Duration, Duration)>,
     covered: Duration,
     intervals: IntervalRange,
@@ -303,16 +301,15 @@ impl Accumulator for TemperatureBuilder {
         }
         self.intervals.add_row(row);
         let target = self.targets.entry(row.target.id).or_default();
-        let interval = sampling_interval(row.aggregation, row.samples);
         let seconds = visit.span().as_secs_f64();
         let of_mappings = self.of_mappings.of(&row.target);
         for of_mapping in visit.known().chunk_by(|a, b| a.piece.nth_mapping == b.piece.nth_mapping) {
             let Some(Known { piece, .. }) = of_mapping.first() else { continue };
             self.of_mapping.clear();
             for known in of_mapping {
-                let rate = known.share.rate().unwrap_or(0.0);
-                let step = (rate > 0.0 && !interval.is_zero()).then(|| self.steps.step(rate, interval));
-                self.of_mapping.add(known, (step.map_or(Place::SurveysOnly, Place::Rate), rate >= 1.0));
+                let step = (known.share.hz > 0.0).then(|| scale::step(known.share.hz));
+                let is_least = known.piece.region.is_least_hz(row.samples);
+                self.of_mapping.add(known, (step.map_or(Place::SurveysOnly, Place::Rate), is_least));
             }
             let name = || self.mappings.place(shown_name(&piece.mapping.label()));
             let name = *of_mappings[piece.nth_mapping].get_or_insert_with(name);

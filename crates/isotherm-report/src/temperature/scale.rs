@@ -1,7 +1,5 @@
 //! The scale of access rates: steps of 1, 2 and 5 times the powers of ten.
 
-use std::time::Duration;
-
 /// The multiples of a power of ten at which steps begin.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
@@ -15,32 +13,6 @@ pub(super) fn step(hz: f64) -> i32 {
     let multiple = hz / 10_f64.powi(power);
     let nth = STEPS.iter().rposition(|&step| step <= multiple).unwrap_or(0);
     power * STEPS.len() as i32 + nth as i32
-}
-
-/// The most steps that are remembered.
-const MOST_KNOWN: usize = 64;
-
-/// The steps of rates that were asked for: few rates are different, and a logarithm takes time.
-#[derive(Default)]
-pub(super) struct Steps {
-    interval: Duration,
-    known: Vec<(f64, i32)>,
-}
-
-impl Steps {
-    /// The step of memory in which a share `rate` of the samples over `interval` found an access.
-    pub(super) fn step(&mut self, rate: f64, interval: Duration) -> i32 {
-        if interval != self.interval || self.known.len() >= MOST_KNOWN {
-            self.known.clear();
-            self.interval = interval;
-        }
-        if let Some((_, step)) = self.known.iter().find(|(known, _)| known.to_bits() == rate.to_bits()) {
-            return *step;
-        }
-        let step = step(rate / interval.as_secs_f64());
-        self.known.push((rate, step));
-        step
-    }
 }
 
 /// The rate in Hz at which a step begins.

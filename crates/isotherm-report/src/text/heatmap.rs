@@ -252,7 +252,7 @@ fn legend(out: &mut dyn Write, terminal: &Terminal, heatmap: &Heatmap) -> io::Re
 /// What the characters mean, with the columns that it takes, the longest first.
 fn letters(heatmap: &Heatmap) -> Vec<(usize, String)> {
     let (scale, long, short, blank) = match heatmap.measure {
-        Measure::Rate => ("access rate: 0 never to 9 always", "0 never to 9 always", "0-9", "not mapped"),
+        Measure::Rate => ("frequency: 0 none to 9 at 200 Hz", "0 none to 9 at 200 Hz", "0-9", "not mapped"),
         Measure::Touched => (
             "touched within a survey interval: 0 nothing to 9 all",
             "touched: 0 nothing to 9 all",

@@ -11,6 +11,7 @@ use isotherm_record::Needs;
 
 use crate::ReportError;
 use crate::colour::of_rate;
+use crate::measure::Measure;
 use crate::outside::{Outside, SwappedRange};
 use crate::regions::{Region, RegionOptions, TargetRegions};
 use crate::source::{Accumulator, Seen};
@@ -149,9 +150,10 @@ impl RegionsText<'_> {
     fn cells(&self, region: &Region, columns: Shown) -> Vec<Cell> {
         let Shown { surveyed, swapped, unobservable, unknown } = columns;
         const BAR: usize = 10;
-        let text = bar(region.access_rate, BAR, &self.terminal);
+        let heat = f64::from(Measure::heat_of(region.access_hz));
+        let text = bar(heat, BAR, &self.terminal);
         // Dark blue is hard to see on black, so the colour of the bar starts further up the scale.
-        let styled = self.terminal.paint(&text, Some(of_rate(0.25 + 0.75 * region.access_rate)), None);
+        let styled = self.terminal.paint(&text, Some(of_rate(0.25 + 0.75 * heat)), None);
         let dark =
             if region.unobservable_share > 0.0 { units::percent(region.unobservable_share) } else { String::new() };
         let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, units::bytes).into();
@@ -160,7 +162,6 @@ impl RegionsText<'_> {
             Some(bytes) => units::bytes(bytes),
             None => dark,
         };
-        // More accesses than one in a sample are not seen.
         let at_least = if region.is_saturated() { self.terminal.pick("≥", ">=") } else { "" };
         let none = self.terminal.pick("–", "-");
         let hertz = format!("{at_least}{}", units::table_hertz(region.access_hz));
@@ -173,9 +174,9 @@ impl RegionsText<'_> {
             (bytes(region.touched_bytes), surveyed),
             (bytes(region.absent_bytes), surveyed),
             (bytes(region.swapped_bytes), swapped),
-            (if region.is_sampled() { units::percent(region.access_rate) } else { none.into() }.into(), true),
+            (if region.has_frequency() { units::percent(region.access_rate) } else { none.into() }.into(), true),
             (if self.terminal.colour == Colour::None { text.into() } else { Cell::painted(text, styled) }, true),
-            (if region.is_sampled() { hertz } else { String::new() }.into(), true),
+            (if region.has_frequency() { hertz } else { String::new() }.into(), true),
             (units::nanoseconds(region.age_ns).into(), true),
             (dark.into(), unobservable),
             (bytes(region.unknown_bytes.filter(|&bytes| bytes > 0)), unknown),

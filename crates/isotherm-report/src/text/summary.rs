@@ -56,8 +56,8 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     let wss = if surveyed { "touched within a survey interval" } else { "regions accessed at all" };
     let lives = if is_grouped { ", in the first table over the life of each line" } else { "" };
     let note = format!(
-        "hot: {}; warm: in fewer; cold: in none; mean over {}{lives}; wss: {wss}; cold for: age of the cold at the end",
-        summary.intervals.hot(),
+        "{}; mean over {}{lives}; wss: {wss}; cold for: age of the cold at the end",
+        summary.temperatures(),
         units::nanoseconds(summary.to_ns - summary.from_ns)
     );
     writeln!(out, "{}", terminal.dim(&wrap(&note, width, 0)))

@@ -129,7 +129,7 @@ mod tests {
 
     fn region(nr_accesses: u32, nr_samples: u32) -> RegionSnapshot {
         let range = AddrRange::new(0, 4096).unwrap();
-        RegionSnapshot { range, nr_accesses, nr_samples, nr_unobservable: 0, age: 0, pages: None }
+        RegionSnapshot { range, nr_accesses, nr_samples, nr_unobservable: 0, age: 0, frequency: None, pages: None }
     }
 
     #[test]

@@ -156,7 +156,15 @@ pub fn mapping(start: u64, end: u64, name: &str) -> Mapping {
 }
 
 pub fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionSnapshot {
-    RegionSnapshot { range: range(start, end), nr_accesses, nr_samples: 20, nr_unobservable: 0, age, pages: None }
+    RegionSnapshot {
+        range: range(start, end),
+        nr_accesses,
+        nr_samples: 20,
+        nr_unobservable: 0,
+        age,
+        frequency: None,
+        pages: None,
+    }
 }
 
 /// The row of snapshot `index` (the first is 1) of a target, with a cost.

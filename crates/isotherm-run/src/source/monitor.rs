@@ -47,6 +47,9 @@ impl Source for MonitorSource {
         if !pace.samples {
             monitor.without_samples();
         }
+        if pace.goal.is_some() {
+            monitor.read_by_lengths();
+        }
         if pace.survey.is_some() {
             monitor.set_survey(driver.pacer.survey_settings(attributes));
         }

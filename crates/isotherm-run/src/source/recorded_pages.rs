@@ -138,6 +138,7 @@ mod tests {
                 nr_samples: 20,
                 nr_unobservable: 0,
                 age: 0,
+                frequency: None,
                 pages: Some(found),
             }
         };

@@ -235,12 +235,20 @@ pub struct SelectionOptions {
     /// Use only the target with this process ID
     #[arg(long, value_name = "PID")]
     pub target: Option<u32>,
+    /// Call memory hot if a page is accessed at least so often, such as 5Hz [default: 10Hz]
+    #[arg(long, value_name = "HZ", value_parser = units::parse_hertz)]
+    pub hot: Option<f64>,
 }
 
 impl SelectionOptions {
     /// The part of the recording.
     pub fn selection(&self) -> Selection {
-        Selection { time: self.time.clone(), address: self.address, target: self.target.map(selected) }
+        Selection {
+            time: self.time.clone(),
+            address: self.address,
+            target: self.target.map(selected),
+            hot_hz: self.hot,
+        }
     }
 }
 

@@ -43,16 +43,16 @@ fn digits_show_hot_cold_and_unobservable_memory() {
         "          |                                          ???????????|",
         "          |                                          ???????????|",
         "          |                                          99999999999|",
-        "          |                                          33333333333|",
+        "          |                                          88888888888|",
         "        0 |                                          00000000000/",
         "          - 0x10000000 to 0x10400000: 4 MiB --------------------",
-        "          |                                          33333333333- [heap]",
+        "          |                                          55555555555- [heap]",
         "          + -30 s -------- -20 s ---------- -10 s ---------- now",
-        "          access rate: 0 never (cold) to 9 always, ? not observable, u no sample",
+        "          frequency: 0 none (cold) to 9 at 200 Hz, ? not observable, u no sample",
         "      *hot  work.set     size   rate    Hz        age  mapping",
-        "1   16 MiB    16 MiB   64 MiB   0.33    67        3 s  anonymous 0x7f0000000000",
-        "2        0     4 MiB    4 MiB   0.25    50        3 s  [heap]",
-        "3        0     1 MiB    1 MiB   0.05    10        3 s  [stack]",
+        "1   16 MiB    16 MiB   64 MiB   0.33  >=67        3 s  anonymous 0x7f0000000000",
+        "2        0     4 MiB    4 MiB   0.25   3.0        3 s  [heap]",
+        "3        0     1 MiB    1 MiB   0.05  0.60        3 s  [stack]",
     ];
     assert_eq!(shown[..expected.len()], expected, "{shown:#?}");
 }
@@ -82,14 +82,14 @@ fn memory_without_a_sample_is_told_from_cold_memory() {
         let mut unsampled = record(nth, &[7]);
         for region in &mut unsampled.snapshot.targets[0].regions {
             (region.nr_samples, region.nr_accesses, region.nr_unobservable) = (0, 0, 0);
+            region.frequency = None;
         }
         app.event(Event::Snapshot(Arc::new(unsampled)));
     }
     let shown = lines(&drawn(&app));
     let cold_then_unknown = shown.iter().any(|line| line.contains("000u"));
     assert!(cold_then_unknown, "{shown:#?}");
-    let legend =
-        "access rate: 0 never (cold) to 9 always (200 Hz or more), ? not observable, u no sample, blank: absent";
+    let legend = "frequency: 0 none (cold) to 9 at 200 Hz, ? not observable, u no sample, blank: absent";
     assert!(shown.iter().any(|line| line.trim_start() == legend), "{shown:#?}");
 }
 
@@ -125,23 +125,22 @@ fn the_line_of_the_monitor_says_how_often_it_samples_and_what_cannot_be_relied_o
 }
 
 #[test]
-fn rates_are_in_hz_too_and_those_of_1_are_the_least() {
+fn frequencies_are_in_hertz_and_those_of_which_only_the_least_is_known_are_marked() {
     let shown = lines(&drawn(&app((120, 30), Colour::True, 60, &[7])));
-    let legend = shown.iter().find(|line| line.contains("access rate 0")).unwrap();
-    assert!(legend.contains("sampling 5 ms, access rate 0 ") && legend.contains(" 1 (≥ 200 Hz) "), "{legend}");
+    let legend = shown.iter().find(|line| line.contains("frequency 0")).unwrap();
+    assert!(legend.contains(" 200 Hz "), "{legend}");
     // All of the heap is accessed in each sample, and samples become longer.
     let mut app = app((120, 30), Colour::True, 60, &[7]);
     for nth in 4..7 {
         let mut longer = record(nth * 20, &[7]);
         longer.snapshot.aggregation = Duration::from_secs(2);
-        longer.snapshot.targets[0].regions[0].nr_accesses = 20;
+        let heap = &mut longer.snapshot.targets[0].regions[0];
+        (heap.nr_accesses, heap.frequency) = (20, None);
         app.event(Event::Snapshot(Arc::new(longer)));
     }
     let shown = lines(&drawn(&app));
     let heap = shown.iter().find(|line| line.contains("[heap]") && line.starts_with('2')).unwrap();
     assert!(heap.contains("1.00   ≥10 "), "{shown:#?}");
-    let legend = shown.iter().find(|line| line.contains("access rate 0")).unwrap();
-    assert!(legend.contains("sampling 100 ms, ") && legend.contains(" 1 (≥ 10 Hz) "), "{legend}");
 }
 
 #[test]
@@ -298,12 +297,12 @@ fn what_lies_under_the_cursor_and_in_the_selection_is_told() {
     app.act(Action::PageDown);
     let legend = |app: &App| lines(&drawn(app))[layout(app).legend.y as usize].clone();
     for _ in 0..30 {
-        if legend(&app).contains("access rate 1.00") {
+        if legend(&app).contains("accessed at 200 Hz") {
             break;
         }
         app.act(Action::Down);
     }
-    assert!(legend(&app).contains("access rate 1.00 (at least 200 Hz), anonymous"), "{}", legend(&app));
+    assert!(legend(&app).contains("accessed at 200 Hz, anonymous"), "{}", legend(&app));
     app.act(Action::Select);
     app.act(Action::Down);
     assert!(legend(&app).contains("selected 0x7f") && legend(&app).contains("mapped"), "{}", legend(&app));

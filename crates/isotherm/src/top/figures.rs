@@ -57,8 +57,10 @@ pub struct MappingFigures {
     pub temperature: Temperature,
     /// The access rate of its observable part, 0 to 1.
     pub rate: f64,
-    /// Accesses that samples found in a second. Zero without samples.
+    /// How often a page is accessed, in hertz. Zero without samples.
     pub hz: f64,
+    /// Whether that is only the least that there may be.
+    pub is_least_hz: bool,
     /// How long the access frequency has stayed as it is; the mean over its bytes.
     pub age: Duration,
 }
@@ -160,8 +162,9 @@ struct MappingSums {
     range: AddrRange,
     part: Part,
     snapshots: u32,
-    /// Accesses found in a second.
-    found: f64,
+    /// Accesses of a page in a second, times bytes.
+    hertz: f64,
+    is_least: bool,
     age: f64,
     /// The last snapshot it was in.
     last: Duration,
@@ -183,7 +186,6 @@ impl Sums {
         self.last = row.time;
         let mut stretch: Option<AddrRange> = None;
         let shares = Shares::new(row);
-        let sampling = shares.sampling();
         for piece in pieces(row, None) {
             let range = piece.range;
             let key = if piece.mapping.name.is_empty() {
@@ -193,8 +195,15 @@ impl Sums {
             } else {
                 Key::Name(piece.mapping.label())
             };
-            let fresh =
-                MappingSums { range, part: Part::default(), snapshots: 0, found: 0.0, age: 0.0, last: Duration::MAX };
+            let fresh = MappingSums {
+                range,
+                part: Part::default(),
+                snapshots: 0,
+                hertz: 0.0,
+                is_least: false,
+                age: 0.0,
+                last: Duration::MAX,
+            };
             let sums = self.mappings.entry(key).or_insert(fresh);
             if sums.last != row.time {
                 (sums.last, sums.range) = (row.time, range);
@@ -206,7 +215,8 @@ impl Sums {
             let part = Part::new(&shares, range, piece.region);
             sums.part.add(&part);
             self.whole.add(&part);
-            sums.found += if sampling.is_zero() { 0.0 } else { part.accessed / sampling.as_secs_f64() };
+            sums.hertz += part.observed * shares.of(piece.region).hz;
+            sums.is_least |= piece.region.is_least_hz(row.samples);
             sums.age += part.temperature.size * f64::from(piece.region.age) * row.aggregation.as_secs_f64();
         }
     }
@@ -223,7 +233,8 @@ impl Sums {
             range: sums.range,
             temperature: sums.part.temperature.over(f64::from(sums.snapshots.max(1))),
             rate: sums.part.rate(),
-            hz: if sums.part.observed > 0.0 { sums.found / sums.part.observed } else { 0.0 },
+            hz: if sums.part.observed > 0.0 { sums.hertz / sums.part.observed } else { 0.0 },
+            is_least_hz: sums.is_least,
             age: Duration::try_from_secs_f64(sums.age / sums.part.temperature.size.max(1.0)).unwrap_or_default(),
         });
         whole.figures(snapshots, mappings.collect())

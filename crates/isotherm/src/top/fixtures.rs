@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
 use isotherm_core::survey::{BlockList, MappingSums, NodeSums, PageSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AddrRange, Mapping, MemoryUse, NodeId, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
+    AddrRange, Frequency, Mapping, MemoryUse, NodeId, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
     TargetSnapshot,
 };
 use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfo};
@@ -39,6 +39,8 @@ fn target(pid: u32) -> TargetSnapshot {
         nr_samples: 20,
         nr_unobservable,
         age: 30,
+        // Some of the samples find an access of what is accessed from time to time.
+        frequency: (1..20).contains(&nr_accesses).then(|| Frequency::new(f64::from(nr_accesses) * 0.6, Some(1.5))),
         pages: None,
     };
     TargetSnapshot {
@@ -73,7 +75,7 @@ pub fn named(nth: u32, processes: &[(u32, &str, &str, u64)]) -> Event {
         let heap = range(BASE, mib * MIB);
         target.regions.truncate(1);
         target.regions[0].range = heap;
-        target.regions[0].nr_accesses = 20;
+        (target.regions[0].nr_accesses, target.regions[0].frequency) = (20, None);
         target.regions[0].pages =
             Some(RegionPages { present: mib * MIB, touched: 0, unobservable: 0, unknown: 0, swapped: None });
         target.mappings = [Mapping::anonymous(heap)].into();

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use isotherm_core::rate::share_over;
 use isotherm_record::Row;
-use isotherm_report::{Share, pieces};
+use isotherm_report::{Measure, pieces};
 
 use super::shares::Shares;
 
@@ -13,22 +12,26 @@ use super::shares::Shares;
 pub struct Strip {
     pub start: u64,
     pub end: u64,
-    /// The share of its samples that could be observed, the share that found it accessed, and the share of its unknown
-    /// memory, as in [`Share`].
+    /// The share of it that could be observed, and the share that is unknown, as in [`isotherm_report::Share`].
     pub observed: f32,
-    pub accessed: f32,
     pub unknown: f32,
+    /// How often a page of what was observed is accessed, in hertz; without samples, the share of it that was touched.
+    pub value: f32,
 }
 
 impl Strip {
-    fn rate(self) -> f32 {
-        if self.observed > 0.0 { self.accessed / self.observed } else { 0.0 }
+    /// The place of its value on the scale of colours.
+    fn heat(self, sampled: bool) -> f32 {
+        if sampled { Measure::heat_of(self.value.into()) } else { self.value }
     }
 
-    /// The share that samples over the interval `longer` would find accessed, if this strip has that of samples over
-    /// `sampling`.
-    pub fn accessed_over(self, sampling: Duration, longer: Duration) -> f32 {
-        self.observed * share_over(self.rate().into(), sampling, longer) as f32
+    /// The mean with another strip, of which this one has the share `1 - share`.
+    fn mixed(self, other: Self, share: f32) -> Self {
+        let mean = |x: f32, y: f32| x + (y - x) * share;
+        let observed = mean(self.observed, other.observed);
+        let values = mean(self.observed * self.value, other.observed * other.value);
+        let value = if observed > 0.0 { values / observed } else { 0.0 };
+        Self { observed, unknown: mean(self.unknown, other.unknown), value, ..self }
     }
 }
 
@@ -39,8 +42,8 @@ pub struct Frame {
     pub since: Duration,
     /// End of the span.
     pub time: Duration,
-    /// The sampling interval, over which the shares are. Zero without samples.
-    pub sampling: Duration,
+    /// Whether there are samples.
+    pub sampled: bool,
     /// The mapped memory, sorted and disjoint.
     pub strips: Box<[Strip]>,
     /// Bytes of regions that were accessed at least once.
@@ -53,23 +56,22 @@ impl Frame {
         let mut strips = vec![];
         let shares = Shares::new(row);
         for piece in pieces(row, None) {
-            let Share { observed, accessed, unknown } = shares.of(piece.region);
+            let share = shares.of(piece.region);
+            let value = if shares.sampled() { share.hz } else { share.rate().unwrap_or(0.0) };
             let (start, end) = (piece.range.start(), piece.range.end());
-            let [observed, accessed, unknown] = [observed, accessed, unknown].map(|share| share as f32);
-            push(&mut strips, Strip { start, end, observed, accessed, unknown });
+            let [observed, unknown, value] = [share.observed, share.unknown, value].map(|value| value as f32);
+            push(&mut strips, Strip { start, end, observed, unknown, value });
         }
-        let strips = coarsened(strips, most);
-        Self { since, time: row.time, sampling: shares.sampling(), strips, working_set: row.target.working_set() }
+        let strips = coarsened(strips, most, shares.sampled());
+        Self { since, time: row.time, sampled: shares.sampled(), strips, working_set: row.target.working_set() }
     }
 
-    /// Merges two consecutive frames into one of at most `most` strips, weighted by their time. Shares are over the
-    /// longer of their sampling intervals.
+    /// Merges two consecutive frames into one of at most `most` strips, weighted by their time.
     pub fn merged(a: &Self, b: &Self, most: usize) -> Self {
         let length = |frame: &Self| frame.time.saturating_sub(frame.since).as_secs_f64().max(1e-9);
         let share = length(b) / (length(a) + length(b));
         let mean = |x: f64, y: f64| x + (y - x) * share;
-        let sampling = a.sampling.max(b.sampling);
-        let [over_a, over_b] = [a, b].map(|frame| move |strip: &Strip| strip.accessed_over(frame.sampling, sampling));
+        let sampled = a.sampled || b.sampled;
         let (mut i, mut j, mut at) = (0, 0, 0);
         let mut strips = vec![];
         loop {
@@ -83,19 +85,15 @@ impl Frame {
             let Some(start) = next.iter().flatten().map(|strip| strip.start.max(at)).min() else { break };
             let border = |strip: &Strip| if strip.start <= start { strip.end } else { strip.start };
             at = next.iter().copied().flatten().map(border).min().unwrap_or(start + 1);
-            let (observed, accessed, unknown) = match next.map(|strip| strip.filter(|strip| strip.start <= start)) {
-                [Some(x), Some(y)] => {
-                    let mean = |x: f32, y: f32| mean(x.into(), y.into()) as f32;
-                    (mean(x.observed, y.observed), mean(over_a(x), over_b(y)), mean(x.unknown, y.unknown))
-                }
-                [Some(x), None] => (x.observed, over_a(x), x.unknown),
-                [None, Some(y)] => (y.observed, over_b(y), y.unknown),
+            let strip = match next.map(|strip| strip.copied().filter(|strip| strip.start <= start)) {
+                [Some(x), Some(y)] => x.mixed(y, share as f32),
+                [Some(one), None] | [None, Some(one)] => one,
                 [None, None] => continue,
             };
-            push(&mut strips, Strip { start, end: at, observed, accessed, unknown });
+            push(&mut strips, Strip { start, end: at, ..strip });
         }
         let working_set = mean(a.working_set as f64, b.working_set as f64) as u64;
-        Self { since: a.since, time: b.time, sampling, strips: coarsened(strips, most), working_set }
+        Self { since: a.since, time: b.time, sampled, strips: coarsened(strips, most, sampled), working_set }
     }
 }
 
@@ -110,19 +108,19 @@ fn push(strips: &mut Vec<Strip>, new: Strip) {
 }
 
 /// Merges strips until at most `most` are left, the most similar and nearest first.
-fn coarsened(mut strips: Vec<Strip>, most: usize) -> Box<[Strip]> {
+fn coarsened(mut strips: Vec<Strip>, most: usize, sampled: bool) -> Box<[Strip]> {
     let (mut difference, mut gap) = (0.02_f32, 0_u64);
     while strips.len() > most.max(1) {
         let mut kept: Vec<Strip> = Vec::with_capacity(strips.len());
         for strip in strips {
             match kept.last_mut() {
-                Some(last) if strip.start - last.end <= gap && (strip.rate() - last.rate()).abs() <= difference => {
+                Some(last)
+                    if strip.start - last.end <= gap
+                        && (strip.heat(sampled) - last.heat(sampled)).abs() <= difference =>
+                {
                     let size = |strip: &Strip| (strip.end - strip.start) as f32;
                     let share = size(&strip) / (size(&strip) + size(last));
-                    last.observed += (strip.observed - last.observed) * share;
-                    last.accessed += (strip.accessed - last.accessed) * share;
-                    last.unknown += (strip.unknown - last.unknown) * share;
-                    last.end = strip.end;
+                    *last = Strip { end: strip.end, ..last.mixed(strip, share) };
                 }
                 _ => kept.push(strip),
             }
@@ -139,14 +137,13 @@ mod tests {
     use super::*;
 
     fn frame(seconds: (u64, u64), strips: &[(u64, u64, f32)]) -> Frame {
-        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed, unknown: 0.0 };
+        let strip = |&(start, end, value)| Strip { start, end, observed: 1.0, value, unknown: 0.0 };
         let [since, time] = [seconds.0, seconds.1].map(Duration::from_secs);
-        let sampling = Duration::from_millis(5);
-        Frame { since, time, sampling, strips: strips.iter().map(strip).collect(), working_set: 100 * seconds.1 }
+        Frame { since, time, sampled: true, strips: strips.iter().map(strip).collect(), working_set: 100 * seconds.1 }
     }
 
     fn shown(frame: &Frame) -> Vec<(u64, u64, f32)> {
-        frame.strips.iter().map(|strip| (strip.start, strip.end, strip.accessed)).collect()
+        frame.strips.iter().map(|strip| (strip.start, strip.end, strip.value)).collect()
     }
 
     #[test]
@@ -157,18 +154,6 @@ mod tests {
         assert_eq!(shown(&merged), [(0, 5, 1.0), (5, 10, 0.25), (10, 20, 0.0), (20, 30, 1.0), (50, 60, 0.5)]);
         assert_eq!((merged.since, merged.time), (a.since, b.time));
         assert_eq!(merged.working_set, 325);
-    }
-
-    #[test]
-    fn shares_of_merged_frames_are_over_the_longer_sampling_interval() {
-        let short = frame((0, 1), &[(0, 10, 0.1), (10, 20, 1.0), (30, 40, 0.1)]);
-        let long = Frame { sampling: Duration::from_millis(10), ..frame((1, 2), &[(0, 10, 0.19), (10, 20, 1.0)]) };
-        let merged = Frame::merged(&short, &long, 100);
-        assert_eq!(merged.sampling, long.sampling);
-        for (found, expected) in shown(&merged).into_iter().zip([(0, 10, 0.19), (10, 20, 1.0), (30, 40, 0.19)]) {
-            assert!((found.0, found.1) == (expected.0, expected.1) && (found.2 - expected.2).abs() < 1e-6, "{found:?}");
-        }
-        assert_eq!(Frame::merged(&long, &short, 100).sampling, long.sampling);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
+use isotherm_report::Measure;
 use isotherm_report::axis::Axis;
 use isotherm_report::heatmap::{Cell, Sampled, Sums};
 
@@ -59,9 +60,8 @@ impl TimeWindow {
 
 /// The cells of one picture.
 pub struct Grid {
-    /// The longest sampling interval of the picture, over which all access rates are: so the same memory has the same
-    /// colour, however the interval changes. Zero without samples.
-    pub sampling: Duration,
+    /// Whether there are samples.
+    pub sampled: bool,
     columns: usize,
     cells: Vec<Sums>,
     working_set: Vec<(f64, f64)>,
@@ -71,10 +71,10 @@ impl Grid {
     /// Makes the cells of these frames.
     pub fn new<'a>(axis: &Axis, window: &TimeWindow, frames: impl Iterator<Item = &'a Frame>) -> Self {
         let frames: Vec<&Frame> = frames.collect();
-        let sampling = frames.iter().map(|frame| frame.sampling).max().unwrap_or_default();
+        let sampled = frames.iter().any(|frame| frame.sampled);
         let columns = window.columns;
         let cells = vec![Sums::default(); axis.rows * columns];
-        let mut grid = Self { sampling, columns, cells, working_set: vec![(0.0, 0.0); columns] };
+        let mut grid = Self { sampled, columns, cells, working_set: vec![(0.0, 0.0); columns] };
         for frame in frames {
             grid.add(axis, window, frame);
         }
@@ -93,13 +93,8 @@ impl Grid {
             let first = frame.strips.partition_point(|strip| strip.end <= area.start());
             let inside = frame.strips[first..].iter().take_while(|strip| strip.start < area.end());
             for strip in inside {
-                let &Strip { start, end, observed, accessed, unknown } = strip;
-                let sampled = Sampled {
-                    observed: observed.into(),
-                    unknown: unknown.into(),
-                    accessed: strip.accessed_over(frame.sampling, self.sampling).into(),
-                    found: f64::from(accessed) / frame.sampling.as_secs_f64().max(1e-9),
-                };
+                let &Strip { start, end, observed, unknown, value } = strip;
+                let sampled = Sampled { observed: observed.into(), unknown: unknown.into(), hz: value.into() };
                 let Some(range) = AddrRange::new(start.max(area.start()), end.min(area.end())) else { continue };
                 for (row, bytes) in axis.rows_of(range) {
                     for &(column, seconds) in &columns {
@@ -112,7 +107,9 @@ impl Grid {
 
     /// The cell of a row (0 has the lowest addresses) and a column; `None` if nothing was in memory or recorded.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
-        self.cells.get(row * self.columns + column)?.cell()
+        let cell = self.cells.get(row * self.columns + column)?.cell()?;
+        let rate = if self.sampled { Measure::heat_of(cell.hz.into()) } else { cell.hz };
+        Some(Cell { rate, ..cell })
     }
 
     /// The newest cell of a row.
@@ -134,10 +131,10 @@ mod tests {
     use super::*;
 
     fn frame(since: u64, time: u64, strips: &[(u64, u64, f32)]) -> Frame {
-        let strip = |&(start, end, accessed)| Strip { start, end, observed: 1.0, accessed, unknown: 0.0 };
+        let strip = |&(start, end, value)| Strip { start, end, observed: 1.0, unknown: 0.0, value };
         let [since, time] = [since, time].map(Duration::from_millis);
-        let (sampling, working_set) = (Duration::from_millis(5), time.as_millis() as u64);
-        Frame { since, time, sampling, strips: strips.iter().map(strip).collect(), working_set }
+        let working_set = time.as_millis() as u64;
+        Frame { since, time, sampled: true, strips: strips.iter().map(strip).collect(), working_set }
     }
 
     #[test]
@@ -160,27 +157,12 @@ mod tests {
             frame(1500, 3500, &[(0, 16384, 0.5)]),
         ];
         let grid = Grid::new(&axis, &window, frames.iter());
-        let rate = |row, column| grid.cell(row, column).map(|cell| cell.rate);
+        let rate = |row, column| grid.cell(row, column).map(|cell| cell.hz);
         assert_eq!([0, 1, 2, 3].map(|column| rate(0, column)), [Some(1.0), Some(0.5), Some(0.5), Some(0.5)]);
         assert_eq!([0, 1, 2, 3].map(|column| rate(1, column)), [None, Some(0.25), Some(0.5), Some(0.5)]);
-        assert_eq!(grid.cell(1, 3).map(|cell| cell.hz), Some(100.0));
+        assert_eq!(grid.cell(1, 3).map(|cell| cell.rate), Some(Measure::heat_of(0.5)));
         assert_eq!(grid.working_set(0), Some(1000.0));
         assert_eq!(grid.working_set(1), Some(2500.0));
-    }
-
-    #[test]
-    fn the_same_memory_has_the_same_colour_when_the_sampling_interval_changes() {
-        let mapped = [Named { range: AddrRange::new(0, 4096).unwrap(), name: "".into() }];
-        let axis = Axis::new(&mapped, AxisResolution { rows: 1, rows_of_area: 1, areas: 1, group: 1 });
-        let window = TimeWindow::new(Duration::from_secs(2), Duration::from_secs(2), 2);
-        // Accesses at random, found by a tenth of the samples over 5 ms.
-        let longer = 1.0 - 0.9_f32.powi(10);
-        let long = Frame { sampling: Duration::from_millis(50), ..frame(1000, 2000, &[(0, 4096, longer)]) };
-        let grid = Grid::new(&axis, &window, [frame(0, 1000, &[(0, 4096, 0.1)]), long].iter());
-        assert_eq!(grid.sampling, Duration::from_millis(50));
-        let [before, after] = [0, 1].map(|column| grid.cell(0, column).unwrap());
-        assert!((before.rate - longer).abs() < 1e-5 && (after.rate - longer).abs() < 1e-5, "{before:?} {after:?}");
-        assert!((before.hz - 20.0).abs() < 1e-3 && (after.hz - longer * 20.0).abs() < 1e-3, "{before:?} {after:?}");
     }
 
     #[test]

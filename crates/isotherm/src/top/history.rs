@@ -57,7 +57,7 @@ mod tests {
         let mut history = History::default();
         for i in 0..snapshots {
             let (since, time) = (Duration::from_secs(i), Duration::from_secs(i + 1));
-            history.push(Frame { since, time, sampling: Duration::ZERO, strips: [].into(), working_set: 8 * i }, 1);
+            history.push(Frame { since, time, sampled: true, strips: [].into(), working_set: 8 * i }, 1);
         }
         history
     }

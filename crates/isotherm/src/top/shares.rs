@@ -1,12 +1,10 @@
 //! How much of a region was accessed: by samples, or by the last survey in a run without samples.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use isotherm_core::RegionSnapshot;
-use isotherm_core::rate::sampling_interval;
 use isotherm_record::Row;
-use isotherm_report::{Parts, Share, pieces};
+use isotherm_report::{HOT_HZ, Parts, Share, pieces};
 
 /// What the regions of a row tell.
 pub struct Shares<'a> {
@@ -24,27 +22,29 @@ impl<'a> Shares<'a> {
         Self { row, sampled, mapped }
     }
 
-    /// The sampling interval. Zero without samples.
-    pub fn sampling(&self) -> Duration {
-        if self.sampled { sampling_interval(self.row.aggregation, self.row.samples) } else { Duration::ZERO }
+    /// Whether there are samples.
+    pub fn sampled(&self) -> bool {
+        self.sampled
     }
 
     /// The shares of a region that could be observed, that were accessed, and that nothing is known of. Without
     /// samples, the accessed share is what the last survey found touched.
     pub fn of(&self, region: &RegionSnapshot) -> Share {
-        let Some(pages) = region.pages.filter(|_| !self.sampled) else { return Share::of(region, self.row.samples) };
+        let Some(pages) = region.pages.filter(|_| !self.sampled) else {
+            return Share::of(region, self.row.samples, self.row.aggregation);
+        };
         let share = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
         let observed = (1.0 - share(pages.unobservable + pages.unknown)).clamp(0.0, 1.0);
         let unknown = share(pages.unknown).min(1.0 - observed);
-        Share { observed, accessed: share(pages.touched).min(observed), unknown }
+        Share { observed, accessed: share(pages.touched).min(observed), unknown, hz: 0.0 }
     }
 
     /// The parts of a region by temperature. Without samples, what is touched is warm.
     pub fn parts(&self, region: &RegionSnapshot) -> Parts {
         if self.sampled {
-            return Parts::of(region, self.row.samples);
+            return Parts::of(region, self.of(region), HOT_HZ);
         }
-        let Share { observed, accessed, unknown } = self.of(region);
+        let Share { observed, accessed, unknown, .. } = self.of(region);
         let unobservable = 1.0 - observed - unknown;
         Parts { hot: 0.0, warm: accessed, cold: observed - accessed, unobservable, unknown }
     }
@@ -75,10 +75,10 @@ mod tests {
         region.pages =
             Some(RegionPages { present, touched: part(2), unobservable: part(1), unknown: part(4), swapped: None });
         let sampled = Shares::new(&row).of(&row.target.regions[0]);
-        assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples));
+        assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples, row.aggregation));
         row.target.regions[0].nr_samples = 0;
         let (shares, region) = (Shares::new(&row), &row.target.regions[0]);
-        let Share { observed, accessed, unknown } = shares.of(region);
+        let Share { observed, accessed, unknown, .. } = shares.of(region);
         let found = [observed, accessed, unknown];
         assert!(found.iter().zip([0.5, 0.2, 0.4]).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
         assert_eq!(shares.weight(region), 0.5);
@@ -107,7 +107,7 @@ mod tests {
         let mut row = record(1, &[7]).into_rows().next().unwrap();
         row.target.regions.truncate(1);
         let region = &mut row.target.regions[0];
-        region.nr_accesses = 0;
+        (region.nr_accesses, region.frequency) = (0, None);
         let present = region.range.size() / 2;
         let pages = RegionPages { present, touched: present / 4, unobservable: 0, unknown: 0, swapped: None };
         region.pages = Some(pages);

@@ -27,7 +27,7 @@ fn the_screen_shows_heatmap_working_set_hottest_mapping_and_cost() {
             && holds(&["▁", "working set"]) | holds(&["█", "working set"])
             && holds(&["[stack]"])
             && holds(&["-30 s", "-10 s", "now"])
-            && holds(&["access rate 0", "unobservable"])
+            && holds(&["frequency 0", "unobservable"])
             && holds(&["▾hot", "work.set", "size", "rate", "age", "mapping"])
             && lines.iter().any(|line| line.starts_with('1') && line.contains("MiB") && line.contains("anonymous 0x"))
             && holds(&["q quit", "? help"])
@@ -278,7 +278,7 @@ fn without_colours_rates_are_digits() {
     let command = ["--", ISOTHERM, "workload", "hot.toml"];
     let environment = [("NO_COLOR", "1"), ("COLORTERM", "truecolor")];
     let mut user = User::with(&place, &[&FAST[..], &command].concat(), &environment);
-    user.reads("access rate: 0 never (cold) to 9 always");
+    user.reads("frequency: 0 none (cold) to 9 at 200 Hz");
     user.sees("digits", |screen| screen.lines().iter().any(|line| line.contains("0000")));
     user.types("q");
     user.wait_for_end();

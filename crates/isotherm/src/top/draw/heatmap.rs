@@ -240,7 +240,7 @@ fn below_the_axis(
     match cursor {
         _ if place.is_empty() => {}
         Some(cells) => under_cursor(app, cells, address_lines, grid, painter, place, buffer),
-        None => legend(app, grid.sampling, painter, place, buffer),
+        None => legend(app, painter, place, buffer),
     }
 }
 
@@ -271,8 +271,7 @@ fn under_cursor(
         false if !app.run.sampled => format!("touched share {rate:.2}"),
         false => {
             let hz = seen.iter().map(|cell| cell.hz).fold(0.0, f32::max);
-            let at_least = if rate >= 1.0 { "at least " } else { "" };
-            format!("access rate {rate:.2} ({at_least}{})", units::hertz(hz.into()))
+            format!("accessed at {}", units::hertz(hz.into()))
         }
     };
     let bytes = units::bytes(mapped_bytes(address_lines, cells.range));

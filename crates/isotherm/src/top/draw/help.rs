@@ -47,7 +47,7 @@ fn lines(app: &App) -> Vec<(String, String)> {
     let mut note = |text: &str| lines.push((String::new(), text.into()));
     note("Picture: time from left to right, addresses from bottom to top.");
     note("Gaps between mappings are left out. Figures are means over a second.");
-    note("Rate: share of accessed samples. Hz: accesses found in a second.");
+    note("Rate: share of accessed samples. Hz: accesses of a page in a second.");
     note("Age: time since the rate changed.");
     if let Some(output) = &app.run.output {
         note(&format!("The command's output: {output}."));

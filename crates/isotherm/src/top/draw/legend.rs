@@ -1,8 +1,5 @@
 //! The legend of the heatmap: what its colours, digits and letters mean.
 
-use std::time::Duration;
-
-use isotherm_core::units;
 use isotherm_report::colour::{self, Rgb};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -50,17 +47,10 @@ pub fn unknown(sampled: bool) -> &'static str {
     if sampled { "no sample" } else { "not known" }
 }
 
-/// Draws the longest legend that fits, at the right end of `place`. Access rates are over `sampling`, which is zero
-/// without samples.
-pub fn legend(app: &App, sampling: Duration, painter: &Painter, place: Rect, buffer: &mut Buffer) {
+/// Draws the longest legend that fits, at the right end of `place`.
+pub fn legend(app: &App, painter: &Painter, place: Rect, buffer: &mut Buffer) {
     let sampled = app.run.sampled;
-    // More accesses than one in a sample are not seen.
-    let most = (!sampling.is_zero()).then(|| units::hertz(1.0 / sampling.as_secs_f64()));
-    let legends = if painter.coloured() {
-        colours(sampled, sampling, most.as_deref(), painter)
-    } else {
-        letters(sampled, most.as_deref())
-    };
+    let legends = if painter.coloured() { colours(sampled) } else { letters(sampled) };
     let width = |parts: &[Part]| parts.iter().map(|part| part.width(painter)).sum::<usize>();
     let Some(parts) = legends.iter().find(|parts| width(parts) <= place.width.into()) else { return };
     let mut x = place.width - width(parts) as u16;
@@ -70,16 +60,12 @@ pub fn legend(app: &App, sampling: Duration, painter: &Painter, place: Rect, buf
 }
 
 /// What the colours mean, the longest legend first.
-fn colours(sampled: bool, sampling: Duration, most: Option<&str>, painter: &Painter) -> Vec<Vec<Part>> {
-    let title = if sampled { "access rate" } else { "touched" };
-    let interval = match sampling.is_zero() {
-        true => String::new(),
-        false => format!("sampling {}, ", units::duration(sampling)),
-    };
-    let end = most.map_or_else(|| " 1".into(), |hz| format!(" 1 ({} {hz})", painter.pick("≥", ">=")));
-    let of = |interval: &str, cold: &str, columns, end: &str, blank: &str| {
+fn colours(sampled: bool) -> Vec<Vec<Part>> {
+    let title = if sampled { "frequency" } else { "touched" };
+    let end = if sampled { " 200 Hz" } else { " 1" };
+    let of = |title: &str, cold: &str, columns, blank: &str| {
         vec![
-            Part::Text(format!("{interval}{title} 0 {cold}")),
+            Part::Text(format!("{title} 0 {cold}")),
             Part::Scale(columns),
             Part::Text(format!("{end}  ")),
             Part::Mark(colour::UNOBSERVABLE),
@@ -90,25 +76,24 @@ fn colours(sampled: bool, sampling: Duration, most: Option<&str>, painter: &Pain
     };
     let blank = "  blank: absent";
     vec![
-        of(&interval, "(cold) ", 20, &end, blank),
-        of("", "(cold) ", 20, &end, blank),
-        of("", "(cold) ", 20, &end, ""),
-        of("", "(cold) ", 6, &end, ""),
-        of("", "", 6, " 1", ""),
+        of(title, "(cold) ", 20, blank),
+        of(title, "(cold) ", 20, ""),
+        of(title, "(cold) ", 6, ""),
+        of(title, "", 6, ""),
+        of("", "", 6, ""),
     ]
 }
 
 /// What the digits and letters mean, the longest legend first.
-fn letters(sampled: bool, most: Option<&str>) -> Vec<Vec<Part>> {
+fn letters(sampled: bool) -> Vec<Vec<Part>> {
     let (scale, short) = match sampled {
-        true => ("access rate: 0 never (cold) to 9 always", "0 never to 9 always"),
+        true => ("frequency: 0 none (cold) to 9 at 200 Hz", "0 none to 9 at 200 Hz"),
         false => ("touched: 0 nothing (cold) to 9 all", "0 nothing to 9 all"),
     };
-    let most = most.map_or_else(String::new, |hz| format!(" ({hz} or more)"));
     let others = format!(", ? not observable, u {}", unknown(sampled));
     [
-        format!("{scale}{most}{others}, blank: absent"),
-        format!("{scale}{most}{others}"),
+        format!("{scale}{others}, blank: absent"),
+        format!("{scale}{others}"),
         format!("{scale}{others}"),
         format!("{short}{others}"),
         short.into(),

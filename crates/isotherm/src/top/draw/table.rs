@@ -119,9 +119,8 @@ fn cell(painter: &Painter, mapping: &MappingFigures, column: Column) -> (String,
         Column::Size => size(temperature.size),
         Column::Rate => rate(mapping.rate, temperature),
         Column::Hz if temperature.is_in_the_dark() => ("?".into(), DIM),
-        // More accesses than one in a sample are not seen.
         Column::Hz => {
-            let at_least = if mapping.rate >= 1.0 { painter.pick("≥", ">=") } else { "" };
+            let at_least = if mapping.is_least_hz { painter.pick("≥", ">=") } else { "" };
             (format!("{at_least}{}", units::table_hertz(mapping.hz)), Style::new())
         }
         Column::Age => (units::duration(mapping.age), Style::new()),
