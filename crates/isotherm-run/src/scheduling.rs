@@ -129,7 +129,7 @@ impl Punctuality {
     fn rank(&mut self, now: Duration, late: bool, waited: Duration) -> Rank {
         let long_waits = (waited.as_nanos() / LONG_WAIT.as_nanos()).min(u32::BITS.into()) as u32;
         let times = u64::from(self.recent) << 1 | u64::from(late);
-        self.recent = (times << long_waits | (1 << long_waits) - 1) as u32;
+        self.recent = ((times << long_waits) | ((1 << long_waits) - 1)) as u32;
         let is_late = self.recent.count_ones() > MOST_LATE;
         if now >= self.until && !is_late {
             self.rank = Rank::GivesWay;
