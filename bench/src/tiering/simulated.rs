@@ -37,6 +37,18 @@ pub enum Work {
     Scan,
     /// One 64th of the memory is hot: another one each 30 s
     Moving,
+    /// One 64th of the memory is hot, and another one after 60 s
+    Once,
+    /// Memory a fifth larger than the fast tier is accessed, each page ten times a second
+    Over,
+    /// Memory a fifth larger than the fast tier is accessed at random, each page every 3 s on average
+    Seldom,
+    /// Eight sets, half as much again as the fast tier together, are accessed for 5 s each, in turn
+    Turns,
+    /// One 64th of the memory is hot, and half as much again as the fast tier is read once in 6 s
+    Sweep,
+    /// One half of the memory behind the fast tier is accessed by Zipf's law, and each minute the other half
+    Shift,
 }
 
 impl Work {
@@ -47,6 +59,12 @@ impl Work {
             Self::Zipfian => "zipfian",
             Self::Scan => "scan",
             Self::Moving => "moving",
+            Self::Once => "once",
+            Self::Over => "over",
+            Self::Seldom => "seldom",
+            Self::Turns => "turns",
+            Self::Sweep => "sweep",
+            Self::Shift => "shift",
         }
     }
 
@@ -54,6 +72,7 @@ impl Work {
     fn pattern(self, bytes: u64, fast: u64, time: u64) -> Result<Pattern> {
         let hot = (bytes / 64).next_multiple_of(PAGE_SIZE);
         let rest = bytes.saturating_sub(fast + 4 * hot);
+        let of_fast = |times: u64, part: u64| (fast * times / part).next_multiple_of(PAGE_SIZE);
         let area = |name: &str, size: u64| match size {
             0 => String::new(),
             size => format!("[[area]]\nname = \"{name}\"\nsize = {size}\n"),
@@ -72,6 +91,26 @@ impl Work {
                 // A tenth of the pages is touched in a second, if all were touched alike.
                 let touch = "{ area = \"zipfian\", every = \"10s\", order = { zipfian = 0.99 } }";
                 area("cold", fast) + &area("zipfian", size) + &phase(time, touch)
+            }
+            Self::Once => areas + &phase(60, &touched(0)) + &phase(time, &touched(1)),
+            Self::Over | Self::Seldom => {
+                let every = if self == Self::Over { "100ms" } else { "3s" };
+                let touch = format!("{{ area = \"large\", every = \"{every}\", order = \"random\" }}");
+                area("cold", fast) + &area("large", of_fast(6, 5)) + &phase(time, &touch)
+            }
+            Self::Turns => {
+                let sets: String = (0..8).map(|nth| area(&format!("hot {nth}"), of_fast(3, 16))).collect();
+                area("cold", fast) + &sets + &(0..8).map(|nth| phase(5, &touched(nth))).collect::<String>()
+            }
+            Self::Sweep => {
+                let touch = touched(0) + ", { area = \"swept\", every = \"6s\" }";
+                area("swept", of_fast(3, 2)) + &areas + &phase(time, &touch)
+            }
+            Self::Shift => {
+                let size = ((bytes - fast) / 2).next_multiple_of(PAGE_SIZE);
+                let touch = |name| format!("{{ area = \"{name}\", every = \"5s\", order = {{ zipfian = 0.99 }} }}");
+                let phases = ["one", "other"].map(|name| phase(60, &touch(name)));
+                area("cold", fast) + &area("one", size) + &area("other", size) + &phases.concat()
             }
         };
         Ok(Pattern::parse(&format!("about = \"{}\"\n{text}", self.name()))?)
@@ -117,6 +156,8 @@ pub struct Shares {
 pub struct Figures {
     /// The shares at the end of each second.
     pub seconds: Vec<Shares>,
+    /// The second in which each phase began.
+    pub phases: Vec<usize>,
     /// The bytes that were moved up and down.
     pub moved: [u64; 2],
     /// The bytes that were moved back within a minute, and those of which it is known whether they were.
@@ -129,6 +170,25 @@ impl Figures {
         let late = &self.seconds[from.min(self.seconds.len() - 1)..];
         let mean = |of: fn(&Shares) -> f64| late.iter().map(of).sum::<f64>() / late.len() as f64;
         Shares { first_touch: mean(|s| s.first_touch), moved: mean(|s| s.moved), best: mean(|s| s.best) }
+    }
+
+    /// After how many seconds nine tenths of what the best placement has more of than the one at the start of a phase
+    /// are in place: the median over the phases. `None` if that is never so in half of them.
+    pub fn in_place(&self) -> Option<usize> {
+        let ends = self.phases.iter().skip(1).copied().chain([self.seconds.len()]);
+        let mut after: Vec<usize> = self
+            .phases
+            .iter()
+            .zip(ends)
+            .filter_map(|(&from, end)| {
+                let phase = self.seconds.get(from..end)?;
+                let worst = phase.first().map_or(0.0, |shares| shares.first_touch.max(shares.moved));
+                let near = |shares: &Shares| shares.moved - shares.best <= (worst - shares.best) / 10.0;
+                Some(phase.iter().position(near).unwrap_or(usize::MAX))
+            })
+            .collect();
+        after.sort_unstable();
+        after.get(after.len() / 2).copied().filter(|&after| after < usize::MAX)
     }
 
     /// The second from which on the placement is within [`NEAR`] of the best. `None` if it is not at the end.
@@ -224,6 +284,7 @@ pub fn run(setting: &Setting) -> Result<Figures> {
     let room = (size.saturating_sub(kept) / PAGE_SIZE) as usize;
     let mut known: Option<(Vec<Vec<f64>>, Shares)> = None;
     let mut phase = pattern.phase_at(Duration::ZERO);
+    let mut phases = vec![0];
     while seconds.len() < setting.seconds as usize {
         let Next::Step { after } = next else { break };
         next = monitor.step(clock.pass(after))?;
@@ -233,6 +294,7 @@ pub fn run(setting: &Setting) -> Result<Figures> {
         let now = clock.now();
         if !std::ptr::eq(phase, pattern.phase_at(now)) {
             (phase, known) = (pattern.phase_at(now), None);
+            phases.push(seconds.len());
         }
         let (frequencies, shares) = known.get_or_insert_with(|| {
             let frequencies = frequencies(&pattern, now);
@@ -253,6 +315,7 @@ pub fn run(setting: &Setting) -> Result<Figures> {
     let of_machine = |bytes: u64| bytes * SCALE;
     Ok(Figures {
         seconds,
+        phases,
         moved: [up[0], down[0]].map(of_machine),
         back: [up[1] + down[1], up[2] + down[2]].map(of_machine),
     })

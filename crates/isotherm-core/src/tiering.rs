@@ -3,6 +3,10 @@
 
 use std::time::Duration;
 
+mod exchange;
+
+pub use exchange::{EXCHANGE_IDLE, EXCHANGE_PATIENCE, Patience, Waiting, rank};
+
 /// The default limit of how many bytes are moved in a second, in both directions together. Each direction gets half.
 pub const DEFAULT_RATE: u64 = 200_000_000;
 
@@ -51,6 +55,9 @@ const FREE: f64 = 0.005;
 /// Memory is promoted while more than [`FREE`] less this share is free.
 const OVERLAP: f64 = 0.002;
 
+/// The largest share of a node that is kept free for what goes up in a second. Where more waits, memory makes room.
+const SPARE: f64 = 0.01;
+
 /// The largest share of a node that is to be free, however small it is.
 const MOST_FREE: f64 = 0.2;
 
@@ -76,6 +83,7 @@ impl Fill {
     /// beyond `kept`, or nothing would be demoted to make room.
     pub fn of(size: u64, kept: u64, in_a_second: u64) -> Self {
         let share = |bytes: u64| bytes as f64 / size.max(1) as f64;
+        let in_a_second = in_a_second.min((size as f64 * SPARE) as u64);
         let free = share(kept.saturating_add(in_a_second)).clamp(FREE, MOST_FREE);
         let overlap = share(in_a_second).max(OVERLAP).min(free * MOST_OVERLAP);
         Self { free, used: 1.0 - free + overlap }
@@ -108,11 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn on_a_small_node_there_is_room_for_what_goes_up_in_a_second() {
-        let fill = Fill::of(10_000_000_000, 200_000_000, 100_000_000);
-        assert!(near(fill.free, 0.03) && near(fill.used, 0.98), "{fill:?}");
+    fn on_a_small_node_there_is_room_for_what_goes_up_in_a_second_but_no_more_than_a_hundredth() {
+        let fill = Fill::of(10_000_000_000, 200_000_000, 50_000_000);
+        assert!(near(fill.free, 0.025) && near(fill.used, 0.98), "{fill:?}");
+        let small = Fill::of(1_000_000_000, 50_000_000, 100_000_000);
+        assert!(near(small.free, 0.06) && near(small.used, 0.95), "{small:?}");
         let tiny = Fill::of(100_000_000, 0, 100_000_000);
-        assert!(near(tiny.free, 0.2) && near(tiny.used, 0.95), "a part of what is to be free: {tiny:?}");
+        assert!(near(tiny.free, 0.01) && near(tiny.used, 0.9975), "a part of what is to be free: {tiny:?}");
         assert!(Fill::of(0, 0, 0).used <= 1.0);
     }
 

@@ -42,12 +42,11 @@ fn a_hot_set_that_was_placed_slow_is_promoted_once_idle_memory_has_made_room() {
     let tried = fast(&process(40, |_| 64), 48);
     assert!(near(tried.first_touch.slow_share, 1.0), "{tried:?}");
     assert!(near(tried.best.slow_share, 0.0), "{tried:?}");
-    // Of 40 looks, 4 pass until memory that was never accessed has been idle for 3 s. A fifth of the small tier is to
-    // be free, and 15 % of it goes up in a look.
-    assert!((4.0..8.0).contains(&(tried.isotherm.slow_share * 40.0)), "{tried:?}");
+    // Of 40 looks, 3 pass until two have found memory idle, and it makes room for what goes up after that.
+    assert!((3.0..5.0).contains(&(tried.isotherm.slow_share * 40.0)), "{tried:?}");
     assert!(near(tried.isotherm.late_slow_share, 0.0), "{tried:?}");
     assert_eq!(tried.promoted_bytes, 32 * MIB);
-    assert!((40 * MIB..42 * MIB).contains(&tried.demoted_bytes), "{tried:?}");
+    assert!((32 * MIB..34 * MIB).contains(&tried.demoted_bytes), "{tried:?}");
 }
 
 #[test]
@@ -57,8 +56,8 @@ fn first_touch_serves_the_part_of_the_hot_set_that_was_placed_slow() {
     assert!(near(tried.first_touch.slow_share, 0.75), "{tried:?}");
     // The best is 24 of 32 MiB.
     assert!(near(tried.best.slow_share, 0.25), "{tried:?}");
-    // 95 % of the fast tier are filled.
-    assert!(near(tried.isotherm.late_slow_share, 1.0 - 0.95 * 24.0 / 32.0), "{tried:?}");
+    // More than 99 % of the fast tier are filled.
+    assert!(near(tried.isotherm.late_slow_share, 0.25), "{tried:?}");
 }
 
 #[test]
@@ -66,8 +65,8 @@ fn a_hot_set_that_moves_is_followed() {
     let tried = fast(&process(120, |second| u64::from(second / 30) * 32), 40);
     assert!(near(tried.first_touch.slow_share, 2.75 / 4.0), "{tried:?}");
     assert!(near(tried.best.slow_share, 0.0), "{tried:?}");
-    // What was hot has to be idle for 10 s before it makes room.
-    assert!((0.2..0.4).contains(&tried.isotherm.slow_share), "{tried:?}");
+    // Of each phase of 30 s, 2 to 4 s pass until what was hot has made room.
+    assert!((0.06..0.13).contains(&tried.isotherm.slow_share), "{tried:?}");
     assert!(tried.promoted_bytes >= 60 * MIB && tried.promoted_bytes <= 96 * MIB, "{tried:?}");
 }
 
@@ -91,10 +90,10 @@ fn the_curve_says_how_much_suffices() {
     assert!((first.modelled_time.unwrap() - (1.0 + 0.2 * first.slow_share)).abs() < 1e-9);
     let best = |pair: &[Tried]| pair[1].best.slow_share <= pair[0].best.slow_share;
     assert!(found.curve.windows(2).all(best));
-    // The last 32 MiB are hot. They are slow at first only. Some of the fast tier stays free.
+    // The last 32 MiB are hot. They are slow at first only. Hardly any of the fast tier stays free.
     let last = trial(&process(60, |_| 96), &TrialOptions::default()).sentences();
-    assert!(last[0].starts_with("With 38.4 MiB of fast memory (30 % of 128 MiB), "), "{last:?}");
-    assert!(last[0].contains(" if isotherm moves memory, 0 % in the second half of the time; "), "{last:?}");
+    assert!(last[0].starts_with("With 32 MiB of fast memory (25 % of 128 MiB), "), "{last:?}");
+    assert!(last[0].contains(" if isotherm moves memory, 0.2 % in the second half of the time; "), "{last:?}");
     // Other memory is hot each second, and none is idle for 10 s.
     let all = trial(&process(60, |second| u64::from(second % 4 * 32)), &TrialOptions::default()).sentences();
     assert!(all[0].starts_with("With less fast memory than the 128 MiB"), "{all:?}");
@@ -116,9 +115,10 @@ fn surveys_tell_what_is_there_and_what_is_not_known() {
 }
 
 #[test]
-fn memory_that_is_read_once_a_minute_is_not_promoted() {
+fn memory_that_is_read_once_a_minute_takes_no_place_of_memory_in_use() {
     let tried = fast(&process(300, |second| if second % 60 == 5 { 64 } else { 0 }), 48);
-    assert_eq!(tried.promoted_bytes, 0, "{tried:?}");
+    // A little of what was idle for two minutes is replaced.
+    assert!(tried.promoted_bytes < 2 * MIB, "{tried:?}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! For each node with a faster tier above it, one scheme promotes memory in use. For each node with a slower tier below
 //! it, one scheme demotes idle memory. The goals of both overlap, so that both directions settle: memory is promoted
-//! until the fast node is almost full, and demoted only while less than a little of it is free.
+//! until the fast node is almost full, and demoted only while less than a little of it is free. Where hot memory waits,
+//! colder memory makes room for it, whatever the goals.
 //!
 //! Two more schemes do the same for memory that is accessed once in a while, with what the first two leave of their
 //! quotas. They keep a little more free, so that they never fill a node with memory for which other memory has to go.
@@ -116,6 +117,9 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
         let idle = |least: Duration| vec!["access_rate: 0%".into(), format!("age: {{min: {}s}}", least.as_secs())];
         let never_accessed = (!dry_run).then(|| format!("never_accessed: {}s", NEVER_ACCESSED.as_secs()));
         let rejects = || vec![elsewhere(from), "young".into()];
+        let promoting = up().filter(|(_, to)| to.contains(&from)).map(|(node, _)| format!("promote-{node}"));
+        let names: Vec<String> = promoting.collect();
+        let makes_room_for = (!dry_run && !names.is_empty()).then(|| format!("makes_room_for: [{}]", names.join(", ")));
         add(Part {
             about: format!(
                 "While little of node {from} is free, what is idle goes to {}, the coldest first.",
@@ -123,7 +127,7 @@ pub fn text(tiers: &Tiers, room: &BTreeMap<NodeId, u64>, limits: Limits) -> Stri
             ),
             name: name.clone(),
             action: &action,
-            fields: idle(IDLE).into_iter().chain(never_accessed).collect(),
+            fields: idle(IDLE).into_iter().chain(never_accessed).chain(makes_room_for).collect(),
             rejects: rejects(),
             limits: each(down().count()),
             goals: goal("node_mem_free", from, fill(from).free),
@@ -239,6 +243,9 @@ mod tests {
         assert!(text.contains("goes to node 0, or node 1 if that is full, the hottest first, until all are"), "{text}");
         assert!(text.contains("node_mem_free: {node: 0, value: 0.5%}"), "{text}");
         assert!(text.contains("node_mem_used: {node: 0, value: 99.3%}"), "{text}");
+        let makes_room: Vec<_> = schemes.iter().map(|scheme| scheme.makes_room_for.join(" ")).collect();
+        let hot = "promote-2 promote-3";
+        assert_eq!(makes_room, ["", "", "", "", hot, "", hot, ""], "each may go to both");
         assert!(text.contains("node_mem_free: {node: 0, value: 0.9%}"), "{text}");
     }
 
@@ -246,11 +253,11 @@ mod tests {
     fn on_a_small_node_there_is_room_beyond_what_migration_keeps_free() {
         let (tiers, room) = machine();
         let small = Tiers::new((0..4).map(|id| Node { size: 1 << 30, ..tiers.node(NodeId(id)).unwrap().clone() }), &[]);
-        // What may go up in a second is 100 MB, and with the watermarks more than a fifth is to be free.
+        // With the watermarks, more than a fifth is to be free.
         let (large, small) = (fill(&tiers, &room, NodeId(0), LIMITS.rate), fill(&small, &room, NodeId(0), LIMITS.rate));
         assert!((large.free, small.free) == (0.005, 0.2), "{large:?} {small:?}");
         let overlap = small.used - (1.0 - small.free);
-        assert!((overlap - 1e8 / f64::from(1 << 30)).abs() < 1e-6, "{overlap}");
+        assert!((overlap - 0.01).abs() < 1e-6, "{overlap}");
     }
 
     #[test]

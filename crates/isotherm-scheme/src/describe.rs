@@ -26,6 +26,10 @@ pub fn describe(scheme: &Scheme) -> String {
         scheme.never_accessed.map(|time| {
             format!("If no access was ever found in memory, it is enough that it was idle for {}.", duration(time))
         }),
+        (!scheme.makes_room_for.is_empty()).then(|| {
+            let names = scheme.makes_room_for.join(", ");
+            format!("It makes room for what {names} would move, of memory that two surveys have found idle.")
+        }),
         scheme.unobserved.then(|| "Memory that could not be observed counts as idle, too.".into()),
         filters(&scheme.filters),
         limits(&scheme.quota, scheme.action),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Action, Condition, Destinations, Filter, FilterKind, Goal, Metric, Moves, NodePart, PageKind, Pattern, Quota,
-    QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
+    Action, Condition, Destinations, Filter, FilterKind, Goal, MakesRoomError, Metric, Moves, NodePart, PageKind,
+    Pattern, Quota, QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
 };
 use isotherm_core::tiering::LOOKS;
 use isotherm_core::units::{self, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError};
@@ -20,7 +20,7 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 15] = [
+const SCHEME: [&str; 16] = [
     "name",
     "size",
     "access_rate",
@@ -30,6 +30,7 @@ const SCHEME: [&str; 15] = [
     "target_node",
     "looks",
     "never_accessed",
+    "makes_room_for",
     "unobserved",
     "inside",
     "apply_interval",
@@ -88,6 +89,8 @@ fn scheme(
     let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
     let never_accessed =
         fields.get_or("never_accessed", None, |node| never_accessed(node, action, diagnostics).map(Some));
+    let makes_room_for =
+        fields.get_or("makes_room_for", Vec::new(), |node| makes_room_for(node, action, before, diagnostics));
     let unobserved = fields.get_or("unobserved", false, |node| unobserved(node, action, diagnostics));
     let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, before, diagnostics));
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
@@ -98,6 +101,7 @@ fn scheme(
         action: action?,
         looks: looks?,
         never_accessed: never_accessed?,
+        makes_room_for: makes_room_for?,
         unobserved: unobserved?,
         inside: inside?,
         apply_interval: apply_interval?,
@@ -146,6 +150,30 @@ fn never_accessed(node: &Node, action: Option<Action>, diagnostics: &mut Diagnos
         return diagnostics.fail(node.position, refusal);
     }
     node.scalar(A_TIME, diagnostics, positive_duration)
+}
+
+/// The names of the schemes for whose memory it makes room.
+fn makes_room_for(
+    node: &Node,
+    action: Option<Action>,
+    before: &[Option<Scheme>],
+    diagnostics: &mut Diagnostics,
+) -> Option<Vec<Arc<str>>> {
+    if let Some(action) = action
+        && action.moves() != Some(Moves::Cold)
+    {
+        let refusal = format!("only demote and migrate_cold make room for others, and this is {action}; leave it out");
+        return diagnostics.fail(node.position, refusal);
+    }
+    node.list("names of schemes", diagnostics, |node, diagnostics| {
+        let name: Arc<str> = node.text("the name of a scheme", diagnostics)?.into();
+        match MakesRoomError::check(&name, before.iter().flatten()) {
+            Ok(_) => Some(name),
+            // The scheme that is meant may be one that could not be read. Then there is a message about it.
+            Err(MakesRoomError::NotBefore(_)) if before.iter().any(Option::is_none) => None,
+            Err(error) => diagnostics.fail(node.position, error.to_string()),
+        }
+    })
 }
 
 /// One node, a list of nodes with weights, or nodes in the order of preference: the first with room is meant.

@@ -73,6 +73,15 @@ fn shared_quotas_and_looks() {
     field("unobserved: perhaps", 17, "allow or deny");
     field("never_accessed: 3s", 21, "only demote and migrate_cold have never_accessed, and this is pageout");
     wrong("schemes:\n  - action: demote\n    never_accessed: 0s\n", &[(3, 21, "")]);
+    field("makes_room_for: [a]", 21, "only demote and migrate_cold make room for others, and this is pageout");
+    let room = |name: &str| {
+        format!(
+            "schemes:\n  - {{name: up, action: promote}}\n  - {{name: down, action: demote}}\n  \
+                 - action: demote\n    makes_room_for: [{name}]\n"
+        )
+    };
+    wrong(&room("none"), &[(5, 22, "no scheme before this one has the name \"none\"")]);
+    wrong(&room("down"), &[(5, 22, "the scheme \"down\" does not move hot memory")]);
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn every_field_means_what_it_says() {
         action: Action::WillNeed,
         looks: 2,
         never_accessed: None,
+        makes_room_for: Vec::new(),
         unobserved: false,
         inside: true,
         apply_interval: Some(SECOND * 2),
@@ -190,6 +191,7 @@ const BETWEEN_NODES: &str = "
   action: migrate_cold
   target_node: [{node: 1, weight: 3}, {node: 2}]
   never_accessed: 3s
+  makes_room_for: [goals, to fill both]
   unobserved: allow
 - {name: to the first, action: migrate_cold, target_node: {first_with_room: [3, 2]}}
 - name: what is left

@@ -79,7 +79,8 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "migrate_cold", "target_node": {"first_with_room": [1, "0"]}}),
         json!({"action": "promote", "looks": 1}),
         json!({"action": "demote", "age": {"min": "10s"}, "never_accessed": "3s"}),
-        json!({"action": "pageout", "unobserved": "allow"}),
+        json!({"action": "demote", "makes_room_for": []}),
+        json!({"action": "pageout", "unobserved": "allow", "makes_room_for": null}),
         json!({"action": "promote", "never_accessed": null}),
         json!({"action": "stat", "looks": null, "quota": {"shared_with": null, "bytes": 4096}}),
     ] {
@@ -132,6 +133,8 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "stat", "looks": 2}),
         json!({"action": "promote", "looks": 0}),
         json!({"action": "promote", "never_accessed": "3s"}),
+        json!({"action": "promote", "makes_room_for": ["a"]}),
+        json!({"action": "demote", "makes_room_for": "a"}),
         json!({"action": "promote", "unobserved": "allow"}),
         json!({"action": "pageout", "unobserved": "sometimes"}),
         json!({"action": "demote", "never_accessed": "soon"}),

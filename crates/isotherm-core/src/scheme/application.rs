@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use crate::tiering::Waiting;
 use crate::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
 use super::backoff::{Backoff, Rejections, Resisted};
 use super::budget::Allowance;
-use super::candidates::{Candidate, Cursor, whole_granules};
+use super::candidates::{Candidate, Cursor, Room, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
 use super::moved::Moved;
@@ -57,6 +58,10 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub actuator: &'a mut A,
     pub inspector: &'a mut I,
     pub allowance: Allowance<'a>,
+    /// The hot memory for which the scheme makes room, whatever its goals allow.
+    pub demand: &'a mut Waiting,
+    /// Whether another scheme makes room for the hot memory that this one leaves.
+    pub is_waited_for: bool,
     pub history: &'a mut ActionHistory,
     pub moved: &'a mut Moved,
     /// When memory was found where the scheme would move it to.
@@ -76,9 +81,13 @@ pub(crate) struct SchemeApplication<'a, A, I> {
 }
 
 impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
-    /// Acts on `candidates` in their order until the budget ends, and returns where that was.
-    pub(crate) fn run(mut self, candidates: &[Candidate]) -> Result<Cursor, BoxError> {
+    /// Acts on `candidates` in their order until the budget ends. Returns where that was, and the hot memory that is
+    /// left.
+    pub(crate) fn run(mut self, candidates: &[Candidate]) -> Result<(Cursor, Waiting), BoxError> {
         let mut ended: Cursor = None;
+        let mut left = Vec::new();
+        let by_age = candidates.partition_point(|candidate| !matches!(candidate.room, Room::MadeFor(_)));
+        let (candidates, makes_room) = candidates.split_at(by_age);
         for candidate in candidates {
             let mut rest = Some(candidate.range);
             let mut tried = false;
@@ -87,7 +96,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             let most = if is_free { u64::MAX } else { BATCH_BYTES };
             while let Some(range) = rest {
                 if ended.is_none() {
-                    if let Some(part) = self.within_budget(range, most)? {
+                    if let Some(part) = self.within_budget(range, most, candidate.room)? {
                         self.total.tried_regions += u64::from(!std::mem::replace(&mut tried, true));
                         self.total.tried_bytes += part.size();
                         self.take(candidate, part);
@@ -97,6 +106,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                     ended = Some((candidate.target, range.start()));
                 }
                 self.last.held_back_bytes += range.size();
+                if self.is_waited_for && matches!(candidate.room, Room::Waits(_)) {
+                    left.push((candidate, range));
+                }
                 rest = None;
             }
         }
@@ -104,12 +116,56 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         if ended.is_some() && self.allowance.exceed() {
             self.total.quota_exceeded += 1;
         }
-        Ok(ended)
+        self.make_room(makes_room)?;
+        let waiting = self.waiting(&left);
+        self.flush()?;
+        Ok((ended, waiting))
+    }
+
+    /// Acts on cold memory in its order as long as there is hot memory that waits for its place.
+    fn make_room(&mut self, candidates: &[Candidate]) -> Result<(), BoxError> {
+        for candidate in candidates {
+            let mut rest = Some(candidate.range);
+            while let Some(range) = rest
+                && let Some(part) = self.within_budget(range, BATCH_BYTES, candidate.room)?
+            {
+                self.total.tried_regions += u64::from(range == candidate.range);
+                self.total.tried_bytes += part.size();
+                self.take(candidate, part);
+                rest = AddrRange::new(part.end(), range.end());
+            }
+        }
+        self.flush()
+    }
+
+    /// How much of the memory that is left waits for room, because it is not in its place and no filter rejects it: no
+    /// more than the quota allows in a period.
+    fn waiting(&mut self, left: &[(&Candidate, AddrRange)]) -> Waiting {
+        let mut waiting = Waiting::default();
+        let most = self.allowance.limit_without_goals().unwrap_or(u64::MAX);
+        let mut left = left.iter().copied();
+        let mut rest = left.next();
+        while waiting.bytes() < most && rest.is_some() {
+            while let Some((candidate, range)) = rest
+                && self.batch.waiting_bytes < BATCH_BYTES
+                && self.batch.waiting.len() < BATCH_RANGES
+            {
+                let part = cut(range, BATCH_BYTES, PAGE_SIZE).unwrap_or(range);
+                self.wait_for_inspection(candidate, part);
+                rest = AddrRange::new(part.end(), range.end()).map(|range| (candidate, range)).or_else(|| left.next());
+            }
+            self.inspect_waiting(|_, candidate, range| {
+                if let Room::Waits(rank) = candidate.room {
+                    waiting.add(rank, range.size().min(most.saturating_sub(waiting.bytes())));
+                }
+            });
+        }
+        waiting
     }
 
     /// The part of `range`, from its start on, of at most `most` bytes, that the budget still allows. `None` if that is
     /// nothing.
-    fn within_budget(&mut self, range: AddrRange, most: u64) -> Result<Option<AddrRange>, BoxError> {
+    fn within_budget(&mut self, range: AddrRange, most: u64, room: Room) -> Result<Option<AddrRange>, BoxError> {
         let granule = self.granule();
         // All that waits may be acted on.
         let used = |batch: &Batch| (batch.bytes + batch.waiting_bytes).max(batch.inspected);
@@ -118,7 +174,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             self.flush()?;
         }
         loop {
-            let left = self.allowance.left(granule).saturating_sub(used(self.batch));
+            let left = self.left(granule, room).saturating_sub(used(self.batch));
             let part = cut(range, left.min(most), granule);
             if part.is_some() || used(self.batch) == 0 {
                 return Ok(part);
@@ -129,11 +185,20 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         }
     }
 
+    /// The bytes that may still be acted on: what the goals allow, or what makes room for hot memory that waits.
+    fn left(&self, granule: u64, room: Room) -> u64 {
+        match room {
+            Room::MadeFor(least) => self.demand.left(least).min(self.allowance.left_without_goals(granule)),
+            Room::Any | Room::Waits(_) => self.allowance.left(granule),
+        }
+    }
+
     /// A range may be cut at multiples of this many bytes. A quota that is smaller than a huge page moves small pages,
     /// and no huge page.
     fn granule(&self) -> u64 {
         let action = self.scheme.action;
-        let is_small = self.allowance.limit().is_some_and(|limit| limit < action.granule());
+        let demand = self.demand.left(0).min(self.allowance.limit_without_goals().unwrap_or(u64::MAX));
+        let is_small = self.allowance.limit().is_some_and(|limit| limit.max(demand) < action.granule());
         if action.moves().is_some() && is_small { PAGE_SIZE } else { action.granule() }
     }
 
@@ -142,17 +207,22 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         if candidate.page_filter.is_none() {
             return self.push(candidate.target, range);
         }
+        self.wait_for_inspection(candidate, range);
+    }
+
+    fn wait_for_inspection(&mut self, candidate: &Candidate, range: AddrRange) {
         self.batch.inspected += range.size();
         self.batch.waiting_bytes += range.size();
         self.batch.waiting.push((*candidate, range));
     }
 
-    /// Inspects what waits for it, and adds to the batch what the filters allow.
-    fn inspect_waiting(&mut self) {
+    /// Inspects what waits for it, and calls `allow` with what the filters allow.
+    fn inspect_waiting(&mut self, mut allow: impl FnMut(&mut Self, &Candidate, AddrRange)) {
         let mut waiting = std::mem::take(&mut self.batch.waiting);
         let mut allowed = std::mem::take(&mut self.batch.allowed);
         let together = |(candidate, _): &(Candidate, AddrRange)| {
-            (candidate.target_index, candidate.mapping_index, candidate.page_filter, candidate.passed)
+            let Candidate { target_index, mapping_index, page_filter, passed, room, .. } = *candidate;
+            (target_index, mapping_index, page_filter, passed, room)
         };
         waiting.sort_unstable_by_key(|part| (together(part), part.1));
         for parts in waiting.chunk_by(|a, b| together(a) == together(b)) {
@@ -165,11 +235,15 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             };
             let ranges: Vec<AddrRange> = parts.iter().map(|(_, range)| *range).collect();
             allowed.clear();
-            self.examine(candidate.page_filter.unwrap_or(0), context, &ranges, &mut allowed);
+            // What no filter has to inspect is allowed already.
+            match candidate.page_filter {
+                Some(from) => self.examine(from, context, &ranges, &mut allowed),
+                None => allowed.extend(&ranges),
+            }
             allowed.sort_unstable();
             for range in allowed.drain(..) {
                 if let Some(range) = whole_granules(range, self.scheme.action) {
-                    self.push(candidate.target, range);
+                    allow(self, &candidate, range);
                 }
             }
         }
@@ -275,7 +349,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
 
     /// Inspects what waits for it, acts on the batch, target by target, and charges both to the budget.
     fn flush(&mut self) -> Result<(), BoxError> {
-        self.inspect_waiting();
+        self.inspect_waiting(|this, candidate, range| this.push(candidate.target, range));
         let mut ranges = std::mem::take(&mut self.batch.ranges);
         ranges.sort_unstable();
         for of_one in ranges.chunk_by(|(a, _), (b, _)| a == b) {
@@ -296,7 +370,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
         let (bytes, inspected) = (std::mem::take(&mut self.batch.bytes), std::mem::take(&mut self.batch.inspected));
         let in_place = std::mem::take(&mut self.batch.in_place);
         if bytes > 0 || inspected > 0 {
-            self.allowance.charge(bytes.saturating_sub(in_place), inspected.max(bytes), time);
+            let charged = bytes.saturating_sub(in_place);
+            self.demand.serve(charged);
+            self.allowance.charge(charged, inspected.max(bytes), time);
         }
         Ok(())
     }

@@ -66,6 +66,16 @@ impl Missing {
     }
 }
 
+/// How many bytes goals of nodes are away now. `None` if that is not known of a goal.
+pub(crate) fn missing(quota: &Quota, gauges: &mut impl Gauges, snapshot: &Snapshot) -> Option<u64> {
+    let mut missing = Missing::default();
+    for goal in quota.goals() {
+        let Some(value) = gauges.read(goal.metric(), snapshot) else { continue };
+        missing.take(goal.metric(), goal.missing(value, gauges.size(goal.metric())?));
+    }
+    Some(missing.bytes())
+}
+
 impl Budget {
     pub(crate) fn new(quota: &Quota) -> Self {
         Self {
@@ -152,7 +162,6 @@ impl Budget {
         snapshot: &Snapshot,
     ) -> Option<f64> {
         let mut best: Option<f64> = None;
-        let mut missing = Some(Missing::default());
         for goal in quota.goals() {
             let Some(value) = gauges.read(goal.metric(), snapshot) else {
                 continue;
@@ -168,13 +177,9 @@ impl Budget {
             };
             let score = goal.score(value);
             best = Some(best.map_or(score, |best| best.max(score)));
-            missing = missing.zip(gauges.size(goal.metric())).map(|(mut missing, size)| {
-                missing.take(goal.metric(), goal.missing(value, size));
-                missing
-            });
         }
         if best.is_some() {
-            self.missing = missing.map(|missing| missing.bytes());
+            self.missing = missing(quota, gauges, snapshot);
         }
         self.score = best;
         best
@@ -192,13 +197,17 @@ impl Budget {
 
     /// The bytes that a whole period allows. `None` if nothing limits it.
     pub(crate) fn limit(&self, quota: &Quota) -> Option<u64> {
-        let timed = quota.time().map(|time| self.bytes_in(time));
-        [quota.bytes(), self.wanted(), timed]
-            .into_iter()
-            .flatten()
-            .min()
-            .filter(|&limit| limit < u64::MAX)
-            .map(|limit| self.slowed(limit))
+        let limits = [
+            self.limit_without_goals(quota),
+            self.wanted().filter(|&wanted| wanted < u64::MAX).map(|wanted| self.slowed(wanted)),
+        ];
+        limits.into_iter().flatten().min()
+    }
+
+    /// The same, whatever the goals allow.
+    pub(crate) fn limit_without_goals(&self, quota: &Quota) -> Option<u64> {
+        let limits = [quota.bytes(), quota.time().map(|time| self.bytes_in(time))];
+        limits.into_iter().flatten().min().filter(|&limit| limit < u64::MAX).map(|limit| self.slowed(limit))
     }
 
     /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
@@ -263,10 +272,21 @@ impl Allowance<'_> {
         self.budget.limit(self.quota)
     }
 
+    /// The same, whatever the goals allow.
+    pub(crate) fn limit_without_goals(&self) -> Option<u64> {
+        self.budget.limit_without_goals(self.quota)
+    }
+
     /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
     pub(crate) fn left(&self, granule: u64) -> u64 {
         let of_owner = self.shared.as_ref().map_or(u64::MAX, |(quota, of)| of.left_without_goals(quota, granule));
         self.budget.left(self.quota, granule).min(of_owner)
+    }
+
+    /// The same, whatever the goals of the scheme allow.
+    pub(crate) fn left_without_goals(&self, granule: u64) -> u64 {
+        let of_owner = self.shared.as_ref().map_or(u64::MAX, |(quota, of)| of.left_without_goals(quota, granule));
+        self.budget.left_without_goals(self.quota, granule).min(of_owner)
     }
 
     /// Charges `bytes` that were acted on and `inspected` bytes whose pages were inspected, which together took `time`.

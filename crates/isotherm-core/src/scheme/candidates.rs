@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::rate::{sampling_interval, share_of_counts};
-use crate::survey::{InUse, PageHistory};
-use crate::tiering::{OFTEN, PATIENCE, RECENT};
+use crate::survey::{Fading, InUse, PageHistory};
+use crate::tiering::{self, COOL_DOWN, EXCHANGE_IDLE, EXCHANGE_PATIENCE, OFTEN, PATIENCE, RECENT};
 use crate::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::backoff::{Asked, Backoff, Rejections};
@@ -32,6 +32,19 @@ pub(crate) struct Candidate {
     pub page_filter: Option<usize>,
     /// The index of a filter that is skipped for it.
     pub passed: Option<usize>,
+    /// What it has to do with room in a full node.
+    pub room: Room,
+}
+
+/// What a candidate has to do with room in a full node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Room {
+    /// Nothing.
+    Any,
+    /// It is hot memory of this rank, and waits if there is no room.
+    Waits(u32),
+    /// It is cold memory that makes room for hot memory of this rank at least, whatever its age and the goals.
+    MadeFor(u32),
 }
 
 /// A part of a region whose pages are alike, as far as is known.
@@ -45,6 +58,8 @@ struct Part {
     repeated: bool,
     /// The share of the last surveys that have found it accessed, if it is known.
     in_use: Option<f64>,
+    /// How it was used before it became idle, if it may make room for hot memory.
+    fading: Option<Fading>,
 }
 
 /// A piece of a part that was acted on as a whole at the same time.
@@ -95,6 +110,10 @@ pub(crate) struct Seen<'a> {
     pub not_again: &'a ActionHistory,
     /// The index of the filter that checks hot memory once more, if there is one.
     pub second_look: Option<usize>,
+    /// Whether hot memory waits for the room that the scheme makes.
+    pub makes_room: bool,
+    /// How many times as much evidence as at first it takes to make room.
+    pub patience: f64,
 }
 
 impl Seen<'_> {
@@ -165,6 +184,9 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// A move is undone within [`REPAID`](crate::tiering::REPAID) only if half of the last surveys have found the memory
 /// accessed, or if it was idle for three times as long as asked for.
 ///
+/// Where hot memory waits for room that the scheme makes, pages that two surveys have found idle are candidates whatever
+/// their age, for memory that is hotter ([`Fading::makes_room_for`]).
+///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an age
 /// leaves it out, and an action that takes memory away does, too, unless the scheme allows it. A target without facts
 /// is left out if a filter needs them.
@@ -210,7 +232,10 @@ pub(crate) fn collect(
             }
             parts.clear();
             let monitored = age(region, snapshot, pages.map(|pages| (pages, range)));
-            let part = |range| Part { range, age: monitored, never_accessed: false, repeated: false, in_use: None };
+            let part = |range| {
+                let age = monitored;
+                Part { range, age, never_accessed: false, repeated: false, in_use: None, fading: None }
+            };
             let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
             match (pages, action.reach()) {
                 (Some(pages), Reach::IdlePages) => {
@@ -223,6 +248,14 @@ pub(crate) fn collect(
                     if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < least_idle) {
                         let idle = pages.never_accessed_ranges(range, enough..least_idle).into_iter();
                         parts.extend(idle.map(|(range, age)| Part { age, never_accessed: true, ..part(range) }));
+                    }
+                    if seen.makes_room {
+                        let fading = pages.fading(range, EXCHANGE_IDLE).into_iter();
+                        parts.extend(fading.map(|(range, age, fading)| Part {
+                            age,
+                            fading: Some(fading),
+                            ..part(range)
+                        }));
                     }
                 }
                 (Some(pages), Reach::PagesInUse) => {
@@ -238,7 +271,7 @@ pub(crate) fn collect(
             let frees = !action.frees() || can_free(mapping);
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             let hz = region.access_hz(snapshot.aggregation);
-            for &Part { range, age: known, never_accessed, repeated, in_use } in &parts {
+            for &Part { range, age: known, never_accessed, repeated, in_use, fading } in &parts {
                 let passed = seen.second_look.filter(|_| repeated);
                 let context = FilterContext { target: target.id, mapping, process, passed };
                 let known_at = pages.map_or(snapshot.time, PageHistory::time);
@@ -254,16 +287,24 @@ pub(crate) fn collect(
                     // Two surveys are two looks.
                     let hot_for = if repeated { since } else { age };
                     let counts_as = if never_accessed && acted_at.is_none() { least_idle } else { age };
-                    if hot_for < least_age || !scheme.condition.holds(region.size(), rate, hz, counts_as) {
-                        return;
-                    }
                     let is_sure = || match action.moves() {
                         Some(Moves::Hot) => pages.is_none() || in_use.is_some_and(|share| share >= OFTEN),
                         _ => age >= least_idle.saturating_mul(PATIENCE),
                     };
-                    if undoes && !is_sure() {
-                        return;
-                    }
+                    let holds = |age| hot_for >= least_age && scheme.condition.holds(region.size(), rate, hz, age);
+                    let is_old = holds(counts_as) && !(undoes && !is_sure());
+                    let room = match fading {
+                        None if !is_old => return,
+                        None => {
+                            in_use.filter(|_| repeated).map_or(Room::Any, |share| Room::Waits(tiering::rank(share)))
+                        }
+                        Some(_) if since < COOL_DOWN || !holds(least_idle) => return,
+                        Some(fading) => {
+                            let patience = seen.patience * if undoes { EXCHANGE_PATIENCE } else { 1.0 };
+                            let Some(least) = fading.makes_room_for(patience) else { return };
+                            Room::MadeFor(least)
+                        }
+                    };
                     let Some(piece) = whole_granules(piece, action) else {
                         return;
                     };
@@ -284,6 +325,7 @@ pub(crate) fn collect(
                                 range,
                                 page_filter,
                                 passed,
+                                room,
                             }));
                         };
                         if verdict == Verdict::Allowed {
@@ -352,7 +394,7 @@ pub(crate) fn whole_granules(range: AddrRange, action: Action) -> Option<AddrRan
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Sorts by falling score, after memory that an action can free. Among equal scores, memory from `cursor` on comes
+/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. Among equal scores, memory from `cursor` on comes
 /// before memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
@@ -365,6 +407,7 @@ pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) 
     }
     candidates.sort_unstable_by_key(|candidate| {
         let position = (candidate.target, candidate.range.start());
-        (Reverse((candidate.yields, candidate.score)), cursor.is_some_and(|cursor| position < cursor), position)
+        let by_age = !matches!(candidate.room, Room::MadeFor(_));
+        (Reverse((by_age, candidate.yields, candidate.score)), cursor.is_some_and(|cursor| position < cursor), position)
     });
 }

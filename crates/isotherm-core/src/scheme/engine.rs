@@ -6,12 +6,12 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::rate::sampling_interval;
-use crate::tiering::REPAID;
+use crate::tiering::{Patience, REPAID, Waiting};
 use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::backoff::{Backoff, Rejections};
-use super::budget::{Allowance, Budget};
+use super::budget::{Allowance, Budget, missing};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
 use super::moved::{LOOK_AGAIN, Moved};
@@ -20,8 +20,8 @@ use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
-    Actuator, Application, Filter, FilterKind, Gauges, Moves, PageInspector, PageKind, ProcessFacts, Report, Returns,
-    Scheme, Statistics, Wake,
+    Actuator, Application, Filter, FilterKind, Gauges, MakesRoomError, Moves, PageInspector, PageKind, ProcessFacts,
+    Report, Returns, Scheme, Statistics, Wake,
 };
 
 /// A scheme needs something that is not possible here.
@@ -49,6 +49,8 @@ pub struct Schemes<A, I, G> {
     active: Vec<ActiveScheme>,
     history: ActionHistory,
     moved: Moved,
+    /// How much evidence memory needs to make room for other memory.
+    patience: Patience,
     backoff: Backoff,
     /// What has changed since [`Schemes::take_returns`].
     returns: Vec<Returns>,
@@ -71,6 +73,10 @@ struct ActiveScheme {
     scheme: Scheme,
     /// The index of the scheme whose quota it shares.
     owner: Option<usize>,
+    /// The indices of the schemes for whose memory it makes room.
+    makes_room_for: Vec<usize>,
+    /// The hot memory that its last application had to leave for want of room.
+    waiting: Waiting,
     watermarks: WatermarkState,
     budget: Budget,
     cursor: Cursor,
@@ -103,6 +109,8 @@ impl ActiveScheme {
         Self {
             scheme,
             owner: None,
+            makes_room_for: Vec::new(),
+            waiting: Waiting::default(),
             watermarks: WatermarkState::NEW,
             budget,
             cursor: None,
@@ -165,6 +173,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             active: Vec::new(),
             history: ActionHistory::default(),
             moved: Moved::default(),
+            patience: Patience::default(),
             backoff: Backoff::default(),
             returns: Vec::new(),
             wakes: Vec::new(),
@@ -183,14 +192,17 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     /// # Errors
     /// If a scheme needs something that is not possible here. Then the present schemes stay in force.
     pub fn replace(&mut self, schemes: Vec<Scheme>) -> Result<(), Unsupported> {
-        let mut owners = Vec::with_capacity(schemes.len());
+        let mut links = Vec::with_capacity(schemes.len());
         for (nth, scheme) in schemes.iter().enumerate() {
             let unsupported = |source| Unsupported { scheme: scheme.name.to_string(), source };
             self.check(scheme).map_err(unsupported)?;
-            owners.push(scheme.quota.owner_among(&schemes[..nth]).map_err(|error| unsupported(error.into()))?);
+            let owner = scheme.quota.owner_among(&schemes[..nth]).map_err(|error| unsupported(error.into()))?;
+            let room_for = scheme.makes_room_for.iter().map(|name| MakesRoomError::check(name, &schemes[..nth]));
+            let room_for = room_for.collect::<Result<_, _>>().map_err(|error| unsupported(error.into()))?;
+            links.push((owner, room_for));
         }
         let mut old = std::mem::take(&mut self.active);
-        for (scheme, owner) in schemes.into_iter().zip(owners) {
+        for (scheme, (owner, makes_room_for)) in schemes.into_iter().zip(links) {
             let known = old.iter().position(|active| active.scheme.name == scheme.name);
             let active = match known {
                 Some(i) => {
@@ -200,7 +212,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 }
                 None => ActiveScheme::new(scheme),
             };
-            self.active.push(ActiveScheme { owner, ..active });
+            self.active.push(ActiveScheme { owner, makes_room_for, ..active });
         }
         self.interval = None;
         Ok(())
@@ -327,10 +339,15 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
     /// Applies the scheme with this index.
     fn apply(&mut self, index: usize, snapshot: &Snapshot) -> Result<(), BoxError> {
+        let is_waited_for = self.active.iter().any(|other| {
+            other.makes_room_for.contains(&index) && other.watermarks.is_awake() && other.is_due(snapshot)
+        });
         let (before, active) = self.active.split_at_mut(index);
         let ActiveScheme {
             scheme,
             owner,
+            makes_room_for,
+            waiting,
             budget,
             cursor,
             applied_at,
@@ -341,6 +358,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             report,
             ..
         } = &mut active[0];
+        // What several schemes have left for want of room is one demand.
+        let mut demand = Waiting::default();
+        makes_room_for.iter().for_each(|&other| demand.join(std::mem::take(&mut before[other].waiting)));
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
@@ -371,6 +391,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             in_place,
             not_again,
             second_look,
+            makes_room: demand.left(0) > 0,
+            patience: self.patience.factor(),
         };
         let excluded =
             collect(scheme, &filters, &seen, |mapping| self.actuator.can_free(mapping), &mut self.candidates);
@@ -382,7 +404,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
         let bytes = self.candidates.iter().map(|candidate| candidate.range.size()).fold(0, u64::saturating_add);
         let left = allowance.left(scheme.action.granule());
-        if bytes > left {
+        if bytes > left || demand.left(0) > 0 {
             sort_by_priority(&mut self.candidates, *cursor);
         }
         let charged = self.actuator.time_spent() + self.inspector.time_inspecting();
@@ -395,6 +417,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             actuator: &mut self.actuator,
             inspector: &mut self.inspector,
             allowance,
+            demand: &mut demand,
+            is_waited_for,
             history: &mut self.history,
             moved: &mut self.moved,
             backoff: &mut self.backoff,
@@ -407,7 +431,15 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             batch: &mut self.batch,
             charged,
         };
-        *cursor = application.run(&self.candidates)?;
+        (*cursor, *waiting) = application.run(&self.candidates)?;
+        if is_waited_for {
+            // Without goals, there is always room.
+            waiting.serve(missing(&scheme.quota, &mut self.gauges, snapshot).unwrap_or(u64::MAX));
+        }
+        // What is left of the demand is for the next scheme.
+        if let Some(&first) = makes_room_for.first() {
+            before[first].waiting = demand;
+        }
         report.quota = budget.limit(&scheme.quota);
         report.goal_score = budget.score();
         report.quota_share = budget.share(&scheme.quota);
@@ -505,6 +537,10 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         }
 
         self.look_at_victims(snapshot);
+        let demoting = self.active.iter_mut().filter(|active| active.scheme.action.moves() == Some(Moves::Cold));
+        let moves = demoting.map(|active| active.victims.take_moves());
+        let [moved, back] = moves.fold([0, 0], |[moved, back], [more, of_it]| [moved + more, back + of_it]);
+        self.patience.take(snapshot.time, moved, back);
         for index in 0..self.active.len() {
             if self.active[index].watermarks.is_awake() && self.active[index].is_due(snapshot) {
                 self.apply(index, snapshot)?;

@@ -41,6 +41,8 @@ mod watermarks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::tiering::LOOKS;
 
 pub(crate) use action::Reach;
@@ -72,6 +74,9 @@ pub struct Scheme {
     /// For how long memory must be idle in which no access was ever found, before it is moved to another node as cold
     /// memory. `None` if its age must match as that of other memory.
     pub never_accessed: Option<Duration>,
+    /// The names of schemes that move hot memory. Where it has to wait for room, this scheme moves memory that two
+    /// surveys have found idle, whatever its age and the goals, if the hot memory is used more by a margin.
+    pub makes_room_for: Vec<Arc<str>>,
     /// Whether an action that takes memory away may also take memory that could not be observed. Then it counts as idle
     /// for as long as its region.
     pub unobserved: bool,
@@ -103,6 +108,7 @@ impl Scheme {
             action,
             looks: LOOKS,
             never_accessed: None,
+            makes_room_for: Vec::new(),
             unobserved: false,
             inside: false,
             apply_interval: None,
@@ -135,5 +141,28 @@ impl Scheme {
     /// The metrics that the goals and the watermarks need.
     pub fn metrics(&self) -> impl Iterator<Item = &Metric> {
         self.quota.goals().iter().map(Goal::metric).chain(self.watermarks.iter().map(Watermarks::metric))
+    }
+}
+
+/// Why a scheme cannot make room for another one.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum MakesRoomError {
+    /// There is no scheme of this name before the one that is to make room for it.
+    #[error("no scheme before this one has the name {0:?}; a scheme makes room for earlier schemes only")]
+    NotBefore(Arc<str>),
+    /// The scheme of this name does not move hot memory to another node.
+    #[error("the scheme {0:?} does not move hot memory to another node; name one with promote or migrate_hot")]
+    NotHot(Arc<str>),
+}
+
+impl MakesRoomError {
+    /// The index of the scheme of this name among those that come before the one that makes room for it.
+    ///
+    /// # Errors
+    /// If it is not among them, or does not move hot memory.
+    pub fn check<'a>(name: &Arc<str>, before: impl IntoIterator<Item = &'a Scheme>) -> Result<usize, Self> {
+        let named = before.into_iter().enumerate().find(|(_, scheme)| scheme.name == *name);
+        let (index, scheme) = named.ok_or_else(|| Self::NotBefore(name.clone()))?;
+        (scheme.action.moves() == Some(Moves::Hot)).then_some(index).ok_or_else(|| Self::NotHot(name.clone()))
     }
 }

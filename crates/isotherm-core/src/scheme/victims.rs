@@ -33,6 +33,8 @@ pub(crate) struct Victims {
     snapshots: u64,
     /// The time of the last survey that was taken in.
     surveyed: Option<Duration>,
+    /// Bytes of all ranges that were watched, and of these, bytes that were moved back.
+    moves: [u64; 2],
 }
 
 /// Bytes that were freed and watched, and how many of them came back.
@@ -64,6 +66,7 @@ impl Victims {
         if freed == 0 || self.watched.len() >= MAX_VICTIMS {
             return;
         }
+        self.moves[0] += freed;
         let (snapshot, after, returned) = (self.snapshots, None, 0);
         self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned });
     }
@@ -75,8 +78,15 @@ impl Victims {
             // Where in the range the bytes are is not known.
             let share = u128::from(moved) * u128::from(both.size()) / u128::from(range.size().max(1));
             let share = u64::try_from(share).unwrap_or(u64::MAX);
-            victim.returned = victim.returned.saturating_add(share).min(victim.freed);
+            let returned = victim.returned.saturating_add(share).min(victim.freed);
+            self.moves[1] += returned - victim.returned;
+            victim.returned = returned;
         }
+    }
+
+    /// How many bytes were watched since the last call, and how many were moved back.
+    pub(crate) fn take_moves(&mut self) -> [u64; 2] {
+        std::mem::take(&mut self.moves)
     }
 
     /// Takes out the memory whose window is over at the time `now`, and returns how much of it was moved back.

@@ -87,11 +87,11 @@ impl Block<'_> {
 
 /// In how many sets each page is, up to 15. The n-th set holds the pages whose number has the n-th binary digit set.
 #[derive(Default)]
-struct Times([PageBits; 4]);
+pub(super) struct Times([PageBits; 4]);
 
 impl Times {
     /// Takes in another set.
-    fn add(&mut self, pages: PageBits) {
+    pub(super) fn add(&mut self, pages: PageBits) {
         let mut carried = pages;
         for digit in &mut self.0 {
             let both = *digit & carried;
@@ -103,6 +103,11 @@ impl Times {
     /// The pages that are in another number of sets than the page before.
     fn changes(&self) -> PageBits {
         self.0.iter().fold(PageBits::NONE, |changes, digit| changes | digit.changes())
+    }
+
+    /// The number of sets that hold this page.
+    pub(super) fn count(&self, page: usize) -> u32 {
+        (0..4).map(|digit| u32::from(self.0[digit].contains(page)) << digit).sum()
     }
 
     /// The binary logarithm of the number of sets that hold this page, rounded down. 0 if no set holds it.

@@ -222,15 +222,15 @@ impl Memory {
                 looked.push(Looked { part, accesses });
             }
         }
-        let first = totals.looks == 0;
-        if first {
+        totals.looks += 1;
+        let nth = totals.looks;
+        if nth == 1 {
             totals.early = present;
         }
-        totals.looks += 1;
         totals.resident += present as f64 * length;
         (totals.peak, totals.blocks) = (totals.peak.max(present), totals.blocks.max(blocks));
         if !self.sizes.is_empty() {
-            look(&mut looked, &mut self.sizes, Look { first, length, end: end.as_secs_f64(), late, rate });
+            look(&mut looked, &mut self.sizes, Look { nth, length, end: end.as_secs_f64(), late, rate });
         }
         for (_, target) in self.targets.iter_mut().filter(|(id, _)| !surveyed.contains(id)) {
             target.parts().for_each(|part| part.unknown = 0.0);

@@ -1,5 +1,7 @@
 //! The bytes of memory that lie in the fast tier, for each of its sizes.
 
+use isotherm_core::tiering::Patience;
+
 /// A part of a unit, which is placed by its bytes in memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
@@ -63,6 +65,8 @@ pub(super) struct Size {
     pub(super) best: Served,
     pub(super) promoted: u64,
     pub(super) demoted: u64,
+    /// How much evidence memory needs to make room for other memory.
+    pub(super) patience: Patience,
 }
 
 /// Accesses: in all, and in the second half of the time.

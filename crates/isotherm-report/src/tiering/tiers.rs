@@ -1,10 +1,12 @@
 //! The placements: which bytes of which unit lie in the fast tier, for each of its sizes.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use isotherm_core::survey::RECENT_SURVEYS;
+use isotherm_core::survey::{Fading, RECENT_SURVEYS};
 use isotherm_core::tiering::{
-    COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, NEVER_ACCESSED, OFTEN, PATIENCE, RECENT, REPAID,
+    COOL_DOWN, EXCHANGE_PATIENCE, Fill, IDLE, LONG_IDLE, LOOKS, NEVER_ACCESSED, OFTEN, PATIENCE, RECENT, REPAID,
+    Waiting, rank,
 };
 
 use super::place::{Part, Place, Size};
@@ -40,19 +42,30 @@ impl Looked<'_> {
         looks & 1 == 1 && looks.count_ones() >= LOOKS
     }
 
-    /// Whether so many of the last looks have found it accessed that it may come back soon. Shares are known in steps
-    /// in which they double.
-    fn is_used_often(&self) -> bool {
+    /// The share of the last looks that have found it accessed. Shares are known in steps in which they double.
+    fn share(&self, looks: u64) -> f64 {
         let doublings = |looks: u32| looks.checked_ilog2().unwrap_or(0) as i32;
-        0.5_f64.powi(doublings(RECENT_SURVEYS as u32) - doublings(self.part.looks.count_ones())) >= OFTEN
+        let recent = looks.min(RECENT_SURVEYS as u64) as u32;
+        0.5_f64.powi(doublings(recent) - doublings(self.part.looks.count_ones()))
+    }
+
+    /// How it was used before it became idle.
+    fn fading(&self, look: Look) -> Fading {
+        let Part { looks, accessed_at, .. } = *self.part;
+        let idle = match (looks, accessed_at) {
+            (0, Some(at)) => (look.since(at) / look.length.max(1e-9)).round() as u32,
+            (0, None) => 0,
+            (looks, _) => looks.trailing_zeros(),
+        };
+        Fading::new(idle, looks.count_ones(), u32::try_from(look.nth).unwrap_or(u32::MAX))
     }
 }
 
-/// The length and the end of a look, in seconds, whether it is the first one, and whether it is in the second half of
-/// the time.
+/// The number of a look, counted from 1, its length and its end in seconds, and whether it is in the second half of the
+/// time.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
-    pub(super) first: bool,
+    pub(super) nth: u64,
     pub(super) length: f64,
     pub(super) end: f64,
     pub(super) late: bool,
@@ -95,7 +108,7 @@ pub(super) fn look(parts: &mut [Looked<'_>], sizes: &mut [Size], look: Look) {
         let part = &mut *looked.part;
         part.temperature = Some(part.temperature.map_or(now, |old| old * kept + now * (1.0 - kept)));
         part.looks = (part.looks << 1 | u16::from(accessed)) & ((1 << RECENT_SURVEYS) - 1);
-        part.never_accessed = !accessed && (look.first || part.never_accessed);
+        part.never_accessed = !accessed && (look.nth == 1 || part.never_accessed);
         if accessed || part.accessed_at.is_none() {
             part.accessed_at = Some(look.end as f32);
         }
@@ -120,9 +133,14 @@ struct Queue<I> {
     moving: Option<usize>,
 }
 
-impl<I: Iterator<Item = usize>> Queue<I> {
+impl<I: Iterator<Item = usize> + Clone> Queue<I> {
     const fn new(waiting: I) -> Self {
         Self { waiting, moving: None }
+    }
+
+    /// The parts that are left.
+    fn left(&self) -> impl Iterator<Item = usize> + use<I> {
+        self.moving.into_iter().chain(self.waiting.clone())
     }
 
     /// Moves parts for which `may_move` holds, and returns how many bytes moved: at most `most`. `step` moves at most
@@ -146,13 +164,15 @@ impl<I: Iterator<Item = usize>> Queue<I> {
 }
 
 /// Moves memory with one size of the fast tier, second by second: memory in use is promoted, the hottest first, as long
-/// as there is room, and idle memory is demoted, the coldest first, as long as too little is free. With what that
+/// as there is room, and idle memory is demoted, the coldest first, as long as too little is free, or as makes room for
+/// hotter memory that waits. With what that
 /// leaves of the rate, the same is done for memory that one look has found accessed, and for memory that was idle for
 /// long; it leaves a little more free.
 ///
 /// `parts` are in the order of their heat, and `coldest` has their indices in the order of their idle times.
 fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut Size, look: Look) {
     let each = look.rate / 2;
+    let idle_order = coldest;
     let fills = {
         let fill = Fill::of(size.bytes, 0, each);
         [fill, fill.before_it()]
@@ -161,29 +181,52 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
     let recent = look.recent();
     let within = |at: f32, time: Duration| look.since(at) < time.as_secs_f64();
     let at = look.end as f32;
+    // Bytes that are promoted within a minute after they were demoted.
+    let back = Cell::new(0);
+    let demote = |part: &mut Part, most: u64| {
+        let place = &mut part.places[nth];
+        let bytes = most.min(place.moved);
+        (place.moved, place.demoted_at) = (place.moved - bytes, at);
+        bytes
+    };
     let mut hottest = [0, 1].map(|_| Queue::new(0..parts.len()));
     let mut coldest = [0, 1].map(|_| Queue::new(coldest.iter().copied()));
     let mut left = look.length;
     while left > 0.0 {
         let in_this_second = (each as f64 * left.min(1.0)) as u64;
         left -= 1.0;
+        let before = size.demoted;
         let mut most = in_this_second;
+        let mut waiting = Waiting::default();
         for (class, (queue, fill)) in hottest.iter_mut().zip(fills).enumerate() {
             let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
                 let is_hot = if class == 0 { looked.is_in_use(recent) } else { looked.part.looks & 1 == 1 };
-                let is_sure = !within(place.demoted_at, REPAID) || looked.is_used_often();
+                let is_sure = !within(place.demoted_at, REPAID) || looked.share(look.nth) >= OFTEN;
                 place.moved < looked.part.present && is_hot && is_sure && !within(place.demoted_at, COOL_DOWN)
             };
             let room = of_all(fill.used, size).saturating_sub(size.moved_used);
             let moved = queue.advance(parts, most.min(room), may_move, |part, most| {
                 let bytes = most.min(part.present - part.places[nth].moved);
                 let place = &mut part.places[nth];
+                if within(place.demoted_at, REPAID) {
+                    back.set(back.get() + bytes);
+                }
                 (place.moved, place.promoted_at) = (place.moved + bytes, at);
                 bytes
             });
             (size.moved_used, size.promoted) = (size.moved_used + moved, size.promoted + moved);
             most -= moved;
+            if class == 0 {
+                for index in queue.left().filter(|&index| may_move(&parts[index])) {
+                    let part = &parts[index].part;
+                    waiting.add(rank(parts[index].share(look.nth)), part.present - part.places[nth].moved);
+                    if waiting.bytes() >= each {
+                        break;
+                    }
+                }
+                waiting.serve(of_all(fill.used, size).saturating_sub(size.moved_used));
+            }
         }
         let mut most = in_this_second;
         for (class, (queue, fill)) in coldest.iter_mut().zip(fills).enumerate() {
@@ -199,15 +242,30 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
                 place.moved > 0 && is_idle && !looked.is_unknown() && !within(place.promoted_at, COOL_DOWN)
             };
             let missing = of_all(fill.free, size).saturating_sub(size.bytes - size.moved_used);
-            let moved = queue.advance(parts, most.min(missing), may_move, |part, most| {
-                let place = &mut part.places[nth];
-                let bytes = most.min(place.moved);
-                (place.moved, place.demoted_at) = (place.moved - bytes, at);
-                bytes
-            });
+            let moved = queue.advance(parts, most.min(missing), may_move, demote);
             (size.moved_used, size.demoted) = (size.moved_used - moved, size.demoted + moved);
+            waiting.serve(moved);
             most -= moved;
         }
+        for &index in idle_order {
+            if waiting.left(0) == 0 || most == 0 {
+                break;
+            }
+            let looked = &mut parts[index];
+            let place = &looked.part.places[nth];
+            if place.moved == 0 || looked.is_unknown() || within(place.promoted_at, COOL_DOWN) {
+                continue;
+            }
+            let soon = within(place.promoted_at, REPAID);
+            let patience = size.patience.factor() * if soon { EXCHANGE_PATIENCE } else { 1.0 };
+            let Some(least) = looked.fading(look).makes_room_for(patience) else { continue };
+            let moved = demote(looked.part, most.min(waiting.left(least)));
+            (size.moved_used, size.demoted) = (size.moved_used - moved, size.demoted + moved);
+            waiting.serve(moved);
+            most -= moved;
+        }
+        let now = Duration::try_from_secs_f64(look.end - left.max(0.0)).unwrap_or_default();
+        size.patience.take(now, size.demoted - before, back.take());
     }
 }
 
@@ -235,7 +293,7 @@ mod tests {
     fn run(parts: &mut [Part], sizes: &mut [Size], nth: u32, rate: u64, accesses: impl Fn(usize) -> f64) {
         let mut looked: Vec<_> =
             parts.iter_mut().enumerate().map(|(nth, part)| Looked { accesses: accesses(nth), part }).collect();
-        look(&mut looked, sizes, Look { first: nth == 1, length: 1.0, end: f64::from(nth), late: nth > 10, rate });
+        look(&mut looked, sizes, Look { nth: u64::from(nth), length: 1.0, end: f64::from(nth), late: nth > 10, rate });
     }
 
     fn moved(parts: &[Part]) -> Vec<u64> {
@@ -292,17 +350,30 @@ mod tests {
     }
 
     #[test]
-    fn idle_memory_makes_room_after_ten_seconds_and_memory_in_use_stays() {
+    fn memory_is_demoted_after_ten_seconds_where_nothing_waits() {
+        let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
+        let mut parts = parts(&[50 * MIB, 50 * MIB, 50 * MIB], &mut sizes);
+        for nth in 1..=30 {
+            run(&mut parts, &mut sizes, nth, RATE, |part| [f64::from(u8::from(nth < 10)), 5.0, 0.0][part]);
+            assert_eq!(sizes[0].demoted > 0, nth >= 19, "{nth}");
+        }
+        assert_eq!(sizes[0].demoted, MIB, "what is to be free");
+    }
+
+    #[test]
+    fn idle_memory_makes_room_at_once_where_hot_memory_waits_and_memory_in_use_stays() {
         let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
         let mut parts = parts(&[50 * MIB, 50 * MIB, 50 * MIB], &mut sizes);
         assert_eq!(moved(&parts), [50, 50, 0]);
         let accesses = |nth| [0.0, 5.0, 100.0][nth];
-        run(&mut parts, &mut sizes, 1, RATE, |_| 1.0);
-        for nth in 2..=10 {
-            run(&mut parts, &mut sizes, nth, RATE, accesses);
+        for nth in 1..=10 {
+            run(&mut parts, &mut sizes, nth, RATE, |_| 1.0);
         }
-        assert_eq!((sizes[0].promoted, sizes[0].demoted), (0, 0), "not idle for 10 s yet");
-        for nth in 11..100 {
+        run(&mut parts, &mut sizes, 11, RATE, accesses);
+        assert_eq!((sizes[0].promoted, sizes[0].demoted), (0, 0), "one look has found it idle");
+        run(&mut parts, &mut sizes, 12, RATE, accesses);
+        assert_eq!(sizes[0].demoted, MIB, "half of the rate");
+        for nth in 13..100 {
             run(&mut parts, &mut sizes, nth, RATE, accesses);
         }
         assert_eq!(moved(&parts), [0, 50, 49], "but for what is to be free");
@@ -317,13 +388,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_which_no_look_has_found_an_access_makes_room_after_three_seconds() {
+    fn memory_in_which_no_look_has_found_an_access_makes_room_first() {
         let mut sizes = [Size { bytes: 100 * MIB, ..Size::default() }];
         let mut parts = parts(&[50 * MIB, 50 * MIB, 50 * MIB], &mut sizes);
         for nth in 1..100 {
             // The second part is accessed once.
             run(&mut parts, &mut sizes, nth, RATE, |part| [0.0, f64::from(u8::from(nth == 5)), 100.0][part]);
-            assert_eq!(sizes[0].demoted > 0, nth > 3, "{nth}");
+            assert_eq!(sizes[0].demoted > 0, nth >= 3, "{nth}");
             assert!(nth >= 15 || moved(&parts)[1] == 50, "{nth}");
         }
     }
