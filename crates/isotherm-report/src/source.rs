@@ -413,6 +413,9 @@ fn pieces_of<'a>(
     })
 }
 
+/// If a smaller share of the samples can be observed, surveys tell what is known.
+const MOST: f64 = 0.5;
+
 /// Shares of the samples of a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
@@ -428,13 +431,16 @@ pub struct Share {
 }
 
 impl Share {
-    /// The shares of a region. Of memory that samples cannot observe, a survey may tell the frequency.
+    /// The shares of a region. Of memory that samples cannot observe, a survey tells the frequency, or that it does not
+    /// know.
     pub fn of(region: &RegionSnapshot, samples: u32, aggregation: Duration) -> Self {
         let by_samples = (1.0 - region.unobservable_share(samples)).clamp(0.0, 1.0);
-        let by_survey = region.frequency.and(region.pages).map_or(0.0, |pages| {
+        let (known, not_known) = region.pages.map_or((0.0, 0.0), |pages| {
             let rest = pages.present.saturating_sub(pages.unobservable.saturating_add(pages.unknown));
-            rest as f64 / pages.present.max(1) as f64
+            let of = |bytes: u64| bytes as f64 / pages.present.max(1) as f64;
+            (of(rest), of(pages.unknown))
         });
+        let by_survey = if region.frequency.is_some() { known } else { 0.0 };
         let observed = by_samples.max(by_survey);
         if region.nr_samples == 0 && region.nr_accesses == 0 && by_survey == 0.0 {
             let idle = region.pages.map_or(0.0, |pages| {
@@ -445,7 +451,8 @@ impl Share {
             return Self { observed: known, accessed: 0.0, unknown: observed - known, hz: 0.0 };
         }
         let accessed = region.access_rate(samples).min(observed);
-        let share = Self { observed, accessed, unknown: 0.0, hz: 0.0 };
+        let unknown = if by_samples < MOST { not_known.min(1.0 - observed) } else { 0.0 };
+        let share = Self { observed, accessed, unknown, hz: 0.0 };
         // Without a frequency, each sample has found one access at most.
         let found = || share.rate().unwrap_or(0.0) * f64::from(samples) / aggregation.as_secs_f64().max(1e-9);
         Self { hz: region.frequency.map_or_else(found, Frequency::hz), ..share }

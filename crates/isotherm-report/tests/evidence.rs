@@ -153,6 +153,27 @@ fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle(
 }
 
 #[test]
+fn memory_that_samples_cannot_observe_has_the_frequency_that_surveys_tell_or_is_unknown() {
+    let (known, unknown, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
+    let mappings = vec![made::mapping(known, end, "shared")].into();
+    let region = |start, pages: RegionPages, frequency| isotherm_core::RegionSnapshot {
+        nr_unobservable: 20,
+        frequency,
+        pages: Some(RegionPages { present: 4 * MIB, ..pages }),
+        ..made::region(start, start + 4 * MIB, 0, 1)
+    };
+    let touched = RegionPages { touched: 4 * MIB, ..RegionPages::default() };
+    let not_known = RegionPages { unknown: 4 * MIB, ..RegionPages::default() };
+    let regions =
+        vec![region(known, touched, Some(isotherm_core::Frequency::new(0.25, None))), region(unknown, not_known, None)];
+    let source = made::made(vec![made::row(1, 7, &mappings, regions)]);
+    let heatmap =
+        &json_of(Kind::Heatmap, &source, &Options { cells: Some((1, 2)), ..Options::default() })["targets"][0];
+    assert_eq!(heatmap["rates_hz"], json!([[0.25], [null]]), "{heatmap}");
+    assert_eq!((&heatmap["unknown"], &heatmap["unobservable"]), (&json!([[0.0], [1.0]]), &json!([[0.0], [0.0]])));
+}
+
+#[test]
 fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
     let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
     let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
