@@ -41,6 +41,9 @@ const SURVEY: f32 = 32.0;
 /// likely, in standard deviations, is greater than this. One sample alone does not suffice.
 const TURNED: f32 = 14.0;
 
+/// So many samples of the past suffice for that.
+const ENOUGH: f32 = 3.0;
+
 /// How often a page is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frequency {
@@ -206,7 +209,7 @@ impl Hits {
     /// Whether new samples show another frequency than these.
     pub(crate) fn have_turned(&self, new: &Self) -> bool {
         let samples = self.classes[..SURVEYS].iter().zip(new.classes);
-        let squares = samples.filter(|(past, new)| past.taken >= FEW && new.taken > 0.0).map(|(past, new)| {
+        let squares = samples.filter(|(past, new)| past.taken >= ENOUGH && new.taken > 0.0).map(|(past, new)| {
             let share = (past.hits + 1.0) / (past.taken + 2.0);
             let variance = new.taken * share * (1.0 - share) * (1.0 + new.taken / past.taken);
             (new.hits - new.taken * share).powi(2) / variance
