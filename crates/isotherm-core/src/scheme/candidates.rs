@@ -292,7 +292,7 @@ pub(crate) fn collect(
                         _ => age >= least_idle.saturating_mul(PATIENCE),
                     };
                     let holds = |age| hot_for >= least_age && scheme.condition.holds(region.size(), rate, hz, age);
-                    let is_old = holds(counts_as) && !(undoes && !is_sure());
+                    let is_old = holds(counts_as) && (!undoes || is_sure());
                     let room = match fading {
                         None if !is_old => return,
                         None => {
