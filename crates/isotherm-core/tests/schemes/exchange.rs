@@ -194,7 +194,7 @@ fn a_set_that_is_larger_than_the_fast_node_fills_it_and_stays() {
 fn memory_that_is_used_alike_stays_where_it_is() {
     // Sixteen blocks, each in one second of four, by chance.
     let chance = |second: u32, block: usize| (second * 31 + block as u32).wrapping_mul(0x9e37_79b9) >> 30 == 0;
-    let (_, reports) = run(400, |second, block| block >= FAST && block < 3 * FAST && chance(second, block));
+    let (_, reports) = run(400, |second, block| (FAST..3 * FAST).contains(&block) && chance(second, block));
     let [moved, back] = moves(&reports);
     assert!(back * 20 < moved, "{moved} {back}");
 }
