@@ -133,7 +133,9 @@ impl IntervalTuner {
         let sampling = attributes.sampling().mul_f64(factor);
         let ratio = attributes.samples();
         let most = self.goal.most.min(self.goal.most_aggregation / ratio);
-        let sampling = sampling.max(affordable).min(most).max(self.goal.least);
+        // Aggregations that must be short have samples that are shorter than would be best.
+        let least = self.goal.least.min(most.max(IntervalsGoal::default().least));
+        let sampling = sampling.max(affordable).min(most).max(least);
         let change = sampling.as_secs_f64() / attributes.sampling().as_secs_f64() - 1.0;
         if change.abs() < LEAST_CHANGE {
             return None;

@@ -160,6 +160,19 @@ fn a_little_hot_memory_beside_much_cold_memory_stays_at_the_shortest_interval() 
 }
 
 #[test]
+fn samples_of_several_lengths_are_as_short_as_short_aggregations_need() {
+    let memory = Memory { hot: 0.5, rate: 200.0, is_surveyed: true };
+    let snapshot = memory.snapshot(Attributes::default(), &mut Pcg64Mcg::new(1));
+    let after = |most_aggregation: u64| {
+        let most_aggregation = Duration::from_millis(most_aggregation);
+        let goal = IntervalsGoal { most_aggregation, aggregations: 1, ..IntervalsGoal::default() }.by_lengths();
+        let tuned = IntervalTuner::new(goal).aggregated(&snapshot, Attributes::default(), Duration::ZERO);
+        tuned.unwrap_or_default().aggregation().as_millis()
+    };
+    assert_eq!([10_000, 200, 50].map(after), [800, 200, 100]);
+}
+
+#[test]
 fn what_the_budget_does_not_allow_is_not_sampled() {
     let memory = Memory { hot: 0.5, rate: 200.0, is_surveyed: true };
     let affordable = Duration::from_millis(300);
