@@ -48,23 +48,6 @@ impl FrequencyScore {
             let (from, to) = (phase.start + AFTER, (phase.start + AFTER + OVER).min(phase.end));
             let within = |taken: &&TakenSnapshot| taken.time > from && taken.time <= to;
             let snapshots: Vec<&TakenSnapshot> = monitored.snapshots.iter().filter(within).collect();
-            if std::env::var_os("DBG").is_some() {
-                eprintln!("{:?}..{:?}: {} snapshots of {}", from, to, snapshots.len(), monitored.snapshots.len());
-                if let Some(s) = snapshots.last() {
-                    for r in s.regions.iter().take(40) {
-                        eprintln!(
-                            "{:x?} n{}/{} s{} {:?} {:?}",
-                            r.range,
-                            r.nr_accesses,
-                            s.samples,
-                            r.nr_samples,
-                            r.frequency,
-                            r.pages.map(|p| (p.touched >> 12, p.present >> 12))
-                        );
-                    }
-                    eprintln!("agg {:?} regions {} cost {:?}", s.aggregation, s.regions.len(), s.cost);
-                }
-            }
             for (range, of) in phase.frequencies() {
                 let cells: Vec<f64> = cells(range).map(|cell| mean(&snapshots, cell)).collect();
                 for (cell, &hz) in cells_of(&of, cells.len()).zip(&cells) {

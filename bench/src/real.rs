@@ -50,7 +50,8 @@ pub fn pattern(name: &str) -> Result<Pattern> {
     Ok(if name.ends_with(".toml") { Pattern::parse(&std::fs::read_to_string(name)?)? } else { Pattern::shipped(name)? })
 }
 
-/// Watches all phases of the [pattern](pattern()) `name`, with areas `scale` times as large. `probe` is as `--probe` takes it.
+/// Watches all phases of the [pattern](pattern()) `name`, with areas `scale` times as large. `probe` is as `--probe`
+/// takes it.
 ///
 /// # Errors
 /// If isotherm or the workload fails, or the workload prints something unexpected.

@@ -235,8 +235,8 @@ impl RegionSet {
         self.targets.push(TargetRegions::new(space, regions, Some(history)));
     }
 
-    /// Takes in the targets with their mappings, as a survey by mapping has found them, `interval` after the one before. Each mapping that has memory
-    /// becomes a region.
+    /// Takes in the targets with their mappings, as a survey by mapping has found them, `interval` after the one
+    /// before. Each mapping that has memory becomes a region.
     pub(crate) fn follow_mappings(
         &mut self,
         surveyed: Vec<(TargetSpace, Vec<(AddrRange, PageSums)>)>,

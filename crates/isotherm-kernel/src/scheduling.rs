@@ -80,9 +80,9 @@ impl Drop for Urgent {
 }
 
 /// While this lives, the calling thread gives way to others, so that they hardly notice it. It takes a processor that
-/// is idle, or waits for its turn: it takes none from the thread that runs there (`SCHED_BATCH`). It gives the processor
-/// up when another thread wakes up there, because its nice value is higher, and from Linux 6.12 on because its turns are
-/// longer. Where a thread may not lower its nice value again, the nice value stays as it is.
+/// is idle, or waits for its turn: it takes none from the thread that runs there (`SCHED_BATCH`). It gives the
+/// processor up when another thread wakes up there, because its nice value is higher, and from Linux 6.12 on because
+/// its turns are longer. Where a thread may not lower its nice value again, the nice value stays as it is.
 ///
 /// Where the kernel groups threads by session or cgroup, the nice value counts only within the group.
 #[derive(Debug)]
@@ -96,9 +96,9 @@ pub struct GivingWay {
 /// The nice value of a thread that gives way.
 const GIVES_WAY: i32 = 19;
 
-/// The length of its turns: the longest that the kernel accepts. A thread with shorter turns that wakes up does not wait
-/// until the turn is over. With short turns, the thread would get its share of the processor sooner, and others would
-/// wait until the next tick of the clock.
+/// The length of its turns: the longest that the kernel accepts. A thread with shorter turns that wakes up does not
+/// wait until the turn is over. With short turns, the thread would get its share of the processor sooner, and others
+/// would wait until the next tick of the clock.
 const TURN: Duration = Duration::from_millis(100);
 
 impl GivingWay {

@@ -116,8 +116,8 @@ struct Punctuality {
 /// a quarter of them late, reports say that rates cannot be relied on.
 const MOST_LATE: u32 = 6;
 
-/// A part of a survey takes 20 ms of CPU time. If it takes several times as long, its pages are read at different times,
-/// and samples wait for its end.
+/// A part of a survey takes 20 ms of CPU time. If it takes several times as long, its pages are read at different
+/// times, and samples wait for its end.
 const LONG_WAIT: Duration = Duration::from_millis(50);
 
 /// For how long a thread has a higher rank. Nothing else says whether the machine is still busy.

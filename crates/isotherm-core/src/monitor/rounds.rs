@@ -15,7 +15,8 @@ pub(super) struct Round {
     pub(super) cleared: Duration,
     /// How long that took.
     clearing: Duration,
-    /// Whether the samples of this round have the first of the [`LENGTHS`], and every other one after it, or the second.
+    /// Whether the samples of this round have the first of the [`LENGTHS`], and every other one after it, or the
+    /// second.
     odd: bool,
     /// How many of the [`LENGTHS`] have passed or are left out.
     lengths: usize,

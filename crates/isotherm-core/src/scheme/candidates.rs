@@ -184,8 +184,8 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// A move is undone within [`REPAID`](crate::tiering::REPAID) only if half of the last surveys have found the memory
 /// accessed, or if it was idle for three times as long as asked for.
 ///
-/// Where hot memory waits for room that the scheme makes, pages that two surveys have found idle are candidates whatever
-/// their age, for memory that is hotter ([`Fading::makes_room_for`]).
+/// Where hot memory waits for room that the scheme makes, pages that two surveys have found idle are candidates
+/// whatever their age, for memory that is hotter ([`Fading::makes_room_for`]).
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an age
 /// leaves it out, and an action that takes memory away does, too, unless the scheme allows it. A target without facts
@@ -394,8 +394,8 @@ pub(crate) fn whole_granules(range: AddrRange, action: Action) -> Option<AddrRan
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. Among equal scores, memory from `cursor` on comes
-/// before memory below it.
+/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. Among
+/// equal scores, memory from `cursor` on comes before memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
         && let Some(cut) = candidates.iter().position(|c| c.target == target && c.range.split_at(addr).is_some())

@@ -72,8 +72,8 @@ impl Condition {
         self.rate.min > 0.0 || (self.rate.max > 0.0 && self.rate.max < 1.0)
     }
 
-    /// Whether the condition depends on the access rate, the frequency or the age. Then memory that could not be observed does not
-    /// match.
+    /// Whether the condition depends on the access rate, the frequency or the age. Then memory that could not be
+    /// observed does not match.
     pub fn needs_frequency(&self) -> bool {
         self.rate != Self::ANY.rate || self.hz != Self::ANY.hz || self.age != Self::ANY.age
     }

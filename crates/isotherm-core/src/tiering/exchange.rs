@@ -13,8 +13,8 @@ use crate::survey::{Fading, RECENT_SURVEYS};
 pub const EXCHANGE_IDLE: u32 = 2;
 
 /// Memory that was used before is used less now if its idle time is no more likely than this times the number of looks
-/// that have found it idle. That is how likely the other explanation is: about one page in two hundred ceases to be used
-/// in each look.
+/// that have found it idle. That is how likely the other explanation is: about one page in two hundred ceases to be
+/// used in each look.
 const CEASES: f64 = 0.005;
 
 /// How many accesses, and how many looks without one, are supposed to have been before the looks that are known: most
@@ -24,8 +24,8 @@ const SUPPOSED: f64 = 0.25;
 /// What comes is accessed this many times as often as what makes room for it, at least.
 const MARGIN: f64 = 2.0;
 
-/// Within [`REPAID`](super::REPAID) after memory was promoted, it takes this many times as much evidence that it is used
-/// less.
+/// Within [`REPAID`](super::REPAID) after memory was promoted, it takes this many times as much evidence that it is
+/// used less.
 pub const EXCHANGE_PATIENCE: f64 = 1.5;
 
 /// The highest rank.

@@ -8,7 +8,8 @@ use crate::placement::{Placement, Places};
 /// The memory of a row in the time of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The place of what is measured on the scale from 0 (cold) to 1 (hot); with the measure touched, the touched share.
+    /// The place of what is measured on the scale from 0 (cold) to 1 (hot); with the measure touched, the touched
+    /// share.
     pub rate: f32,
     /// How often a page is accessed, in hertz: the mean, weighted by bytes and time.
     pub hz: f32,
