@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, RegionSnapshot};
+use isotherm_core::AddrRange;
 use isotherm_sim::Order;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -102,14 +102,10 @@ fn mean(snapshots: &[&TakenSnapshot], range: AddrRange) -> f64 {
             taken.regions[first..].iter().map_while(|region| Some((region, region.range.intersection(range)?)));
         for (region, part) in inside {
             let weight = part.size() as f64 * taken.aggregation.as_secs_f64();
-            sum = (sum.0 + weight * hz(region, taken.aggregation), sum.1 + weight);
+            sum = (sum.0 + weight * region.access_hz(taken.aggregation), sum.1 + weight);
         }
     }
     if sum.1 > 0.0 { sum.0 / sum.1 } else { 0.0 }
-}
-
-fn hz(region: &RegionSnapshot, aggregation: Duration) -> f64 {
-    region.access_hz(aggregation)
 }
 
 /// The rank of each value, with the mean of the ranks of those that are equal.
@@ -150,7 +146,7 @@ pub fn random_pattern(seed: u64) -> String {
     let mut text = format!("about = \"random areas and frequencies, seed {seed}\"\n");
     let (mut sizes, mut left) = (Vec::new(), 1024_u64);
     while left > 0 {
-        let size = [16, 32, 64].choose_with(&mut rng).min(left);
+        let size = [16, 32, 64][rng.random_range(0..3)].min(left);
         sizes.push(size);
         left -= size;
     }
@@ -181,15 +177,4 @@ pub fn random_pattern(seed: u64) -> String {
         text += "]\n";
     }
     text
-}
-
-/// Chooses one of some numbers.
-trait Choose {
-    fn choose_with(&self, rng: &mut Pcg64Mcg) -> u64;
-}
-
-impl Choose for [u64; 3] {
-    fn choose_with(&self, rng: &mut Pcg64Mcg) -> u64 {
-        self[rng.random_range(0..self.len())]
-    }
 }

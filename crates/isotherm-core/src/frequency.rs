@@ -22,12 +22,9 @@ pub(crate) const LENGTHS: [Duration; 5] = [
     Duration::from_millis(640),
 ];
 
-/// Samples up to these lengths count together, and so do longer ones: twice the [`LENGTHS`] but the last.
-const CLASSES: [Duration; 4] =
-    [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(80), Duration::from_millis(320)];
-
-/// The last class has the samples that are longer than all [`CLASSES`], and this one the surveys.
-const SURVEYS: usize = CLASSES.len() + 1;
+/// Samples up to twice one of the [`LENGTHS`] count together, and the longest with the last of them. The surveys are
+/// one more class.
+const SURVEYS: usize = LENGTHS.len();
 
 /// Samples of the past count less by a factor of `e` after this time, unless there are fewer than [`FEW`].
 const MEMORY: f64 = 8.0;
@@ -146,7 +143,7 @@ impl Hits {
 
     /// Adds a sample.
     pub(crate) fn add(&mut self, length: Duration, accessed: bool) {
-        let class = CLASSES.iter().take_while(|most| length > **most).count();
+        let class = LENGTHS[..SURVEYS - 1].iter().take_while(|of| length > **of * 2).count();
         let one = Class { taken: 1.0, hits: f32::from(u8::from(accessed)), seconds: length.as_secs_f32() };
         self.classes[class] = self.classes[class].plus(one);
     }

@@ -73,7 +73,7 @@ impl Cell {
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
         self.figures.iter_mut().zip(other.figures).for_each(|(sum, more)| *sum += more);
         self.surveyed += other.surveyed;
-        self.factor = self.factor.zip(other.factor).map(|(one, other)| one.max(other));
+        self.factor = worse(self.factor, other.factor);
     }
 
     /// Joins the next cell, which touches this one.
@@ -83,9 +83,14 @@ impl Cell {
         self.counts.iter_mut().zip(next.counts).for_each(|(a, b)| mean(a, b));
         self.figures.iter_mut().zip(next.figures).for_each(|(sum, more)| *sum += more);
         self.surveyed = self.surveyed.max(next.surveyed);
-        self.factor = self.factor.zip(next.factor).map(|(one, other)| one.max(other));
+        self.factor = worse(self.factor, next.factor);
         self.end = next.end;
     }
+}
+
+/// The greater of two factors of errors. `None` if one of the frequencies has no upper bound.
+fn worse(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.zip(other).map(|(one, other)| one.max(other))
 }
 
 /// The cells of a target, sorted and disjoint.

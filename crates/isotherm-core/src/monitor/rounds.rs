@@ -101,20 +101,25 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.round.lengths += 2;
         }
         self.look_at_samples()?;
-        self.take_in_lengths(now);
+        self.take_in_samples(now, None);
         self.work.length = true;
         Ok(())
     }
 
-    /// Takes in what the samples say at `now`, each for as long as it was cleared: they were cleared one by one.
-    fn take_in_lengths(&mut self, now: Duration) {
+    /// Takes in what the samples say at `now`, each for as long as it was cleared: they were cleared one by one. At the
+    /// end of a round, they are counted as samples of this many sampling intervals.
+    fn take_in_samples(&mut self, now: Duration, ended: Option<u32>) {
         let Round { cleared, clearing, .. } = self.round;
         let count = self.samples.len();
         for region in self.regions.iter_mut() {
+            // The region may have other borders than when its page was chosen.
             let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
             if region.range().contains(self.samples[nth].addr) {
                 let cleared = cleared + clearing.mul_f64((nth as f64 + 0.5) / count as f64);
                 region.look(self.answers[nth], now.saturating_sub(cleared));
+                if let Some(intervals) = ended {
+                    region.count(self.answers[nth], intervals);
+                }
             }
         }
     }
@@ -160,14 +165,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
         self.work.samples = self.samples.len();
         self.look_at_samples()?;
-        self.take_in_lengths(now);
-        for region in self.regions.iter_mut() {
-            // The region may have other borders than when its page was chosen.
-            let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
-            if region.range().contains(self.samples[nth].addr) {
-                region.count(self.answers[nth], intervals);
-            }
-        }
+        self.take_in_samples(now, Some(intervals));
 
         let round = crate::Round {
             reads: self.samples.len(),
