@@ -260,6 +260,78 @@ impl Hits {
     }
 }
 
+/// What samples found in a region: in the aggregations before, in this one, and since their answers changed last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Evidence {
+    past: Hits,
+    new: Hits,
+    /// Those of the rounds that all found an access, or all none, also of earlier aggregations.
+    run: Hits,
+    /// Those of the round under way.
+    round: Hits,
+}
+
+impl Evidence {
+    pub(crate) const NONE: Self = Self { past: Hits::NONE, new: Hits::NONE, run: Hits::NONE, round: Hits::NONE };
+
+    /// Adds a sample of the round under way.
+    pub(crate) fn add(&mut self, length: Duration, accessed: bool) {
+        self.round.add(length, accessed);
+    }
+
+    /// Ends the round, whose answer is another one than that of the round before if it `begins_run`.
+    pub(crate) fn end_round(&mut self, begins_run: bool) {
+        let round = std::mem::take(&mut self.round);
+        self.run = if begins_run { round } else { self.run.plus(&round) };
+        self.new = self.new.plus(&round);
+    }
+
+    /// Ends the aggregation. If the rounds since the last change of answers have another frequency than those before
+    /// (`has_run`), what was before that counts no more; else if the whole aggregation has, what was before it. Returns
+    /// whether one of both is so.
+    pub(crate) fn end_aggregation(&mut self, aggregation: Duration, has_run: bool) -> bool {
+        let new = std::mem::take(&mut self.new);
+        let has_turned = has_run || self.past.have_turned(&new);
+        self.past = match (has_run, has_turned) {
+            (true, _) => self.run,
+            (false, true) => new,
+            (false, false) => self.past.aged(aggregation).plus(&new),
+        };
+        has_turned
+    }
+
+    /// As [`Hits::set_survey`].
+    pub(crate) fn set_survey(&mut self, interval: Duration, accessed: Option<f64>) {
+        self.past.set_survey(interval, accessed);
+    }
+
+    /// Forgets the samples.
+    pub(crate) const fn forget_samples(&mut self) {
+        self.past.forget_samples();
+        *self = Self { past: self.past, ..Self::NONE };
+    }
+
+    /// The same for a part of the memory, of which its samples say less.
+    pub(crate) fn of_part(self, share: f64) -> Self {
+        Self { past: self.past.of_part(share), run: self.run.of_part(share), ..self }
+    }
+
+    /// That of two pieces of memory together, of which the first has the share `share`.
+    pub(crate) fn mixed(self, other: &Self, share: f64) -> Self {
+        Self {
+            past: self.past.mixed(&other.past, share),
+            new: self.new.mixed(&other.new, share),
+            run: if share >= 0.5 { self.run } else { other.run },
+            round: self.round.mixed(&other.round, share),
+        }
+    }
+
+    /// The most likely frequency. `None` without samples and surveys.
+    pub(crate) fn frequency(&self) -> Option<Frequency> {
+        self.past.frequency()
+    }
+}
+
 /// Frequencies are tried from this one on, in hertz, each greater than the one before by a factor of `e^STEP`, about
 /// 6 %; the last is about 9,000 Hz. At first, one in [`COARSE`] is tried.
 const LOWEST: f64 = 0.001;

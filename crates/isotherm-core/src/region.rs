@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::frequency::{Frequency, Hits};
+use crate::frequency::{Evidence, Frequency};
 use crate::order::GOLDEN;
 use crate::rate::{is_same_interval, possible_shares_over, share_over};
 use crate::steady::{self, Run, Steadiness, blend, by_chance, has_turned, likely_shares};
@@ -61,9 +61,8 @@ pub struct Region {
     age: Duration,
     steadiness: Steadiness,
     run: Run,
-    /// What samples of each length found before this aggregation, and in it.
-    hits: Hits,
-    new_hits: Hits,
+    /// What samples of each length found.
+    evidence: Evidence,
     /// The frequency at the end of the last aggregation.
     frequency: Option<Frequency>,
     /// Which of the round's samples is a page of this region. A part of the region that was cut off has it too.
@@ -90,8 +89,7 @@ impl Region {
             age: Duration::ZERO,
             steadiness: Steadiness::NEW,
             run: Run::NONE,
-            hits: Hits::NONE,
-            new_hits: Hits::NONE,
+            evidence: Evidence::NONE,
             frequency: None,
             sample: None,
             pages: None,
@@ -158,7 +156,7 @@ impl Region {
         let of_part = |samples: u32| (u128::from(samples) * u128::from(part) / u128::from(whole.max(1))) as u32;
         self.past_samples = of_part(self.past_samples);
         (self.run.taken, self.run.before) = (of_part(self.run.taken), of_part(self.run.before));
-        self.hits = self.hits.of_part(part as f64 / whole.max(1) as f64);
+        self.evidence = self.evidence.of_part(part as f64 / whole.max(1) as f64);
         self
     }
 
@@ -167,19 +165,14 @@ impl Region {
         self.age = Duration::ZERO;
         self.past_samples = 0;
         self.run = Run::NONE;
-        self.forget_hits();
-    }
-
-    const fn forget_hits(&mut self) {
-        self.hits.forget_samples();
-        self.new_hits = Hits::NONE;
+        self.evidence.forget_samples();
     }
 
     /// Forgets the accesses that samples have found: they were in another part of the region that it was a part of.
     pub(crate) const fn forget_accesses(&mut self) {
         (self.accessed, self.last_nr_accesses, self.unchanged) = (0, 0, (0, 0));
         self.run = Run::NONE;
-        self.forget_hits();
+        self.evidence.forget_samples();
     }
 
     /// Takes in what a survey has found in the region, `interval` after the one before. If the region was idle and is
@@ -194,11 +187,13 @@ impl Region {
         self.pages = Some(pages);
         let known = pages.present.saturating_sub(pages.unobservable + pages.unknown);
         let touched = (known > 0).then(|| (pages.touched as f64 / known as f64).min(1.0));
-        self.hits.set_survey(interval, touched);
+        // Samples have seen the region turn since the survey before, so that this one tells of the time before as well.
+        let has_turned = self.age < interval && self.past_samples > 0;
+        self.evidence.set_survey(interval, touched.filter(|_| !has_turned));
         match pages.touched > 0 {
             true if !was_in_use => self.begin_age(),
             false if pages.unknown == 0 => {
-                self.forget_hits();
+                self.evidence.forget_samples();
                 if was_in_use {
                     self.begin_age();
                 }
@@ -246,12 +241,14 @@ impl Region {
         match observation {
             Observation::Idle => {
                 self.samples = self.samples.saturating_add(intervals);
-                self.run.add(false, before);
+                let begins = self.run.add(false, before);
+                self.evidence.end_round(begins);
             }
             Observation::Accessed => {
                 self.samples += 1;
                 self.accessed += 1;
-                self.run.add(true, before);
+                let begins = self.run.add(true, before);
+                self.evidence.end_round(begins);
             }
             Observation::Unobservable => {
                 self.samples += 1;
@@ -262,14 +259,14 @@ impl Region {
 
     /// The region as one of two pieces of it: what they have in common may end here.
     pub(crate) fn piece(self, range: AddrRange) -> Self {
-        Self { hits: self.hits.of_part(0.5), ..self.with_range(range) }
+        Self { evidence: self.evidence.of_part(0.5), ..self.with_range(range) }
     }
 
     /// Takes in that a sample was read so long after its page was cleared.
     pub(crate) fn look(&mut self, observation: Observation, length: Duration) {
         match observation {
-            Observation::Idle => self.new_hits.add(length, false),
-            Observation::Accessed => self.new_hits.add(length, true),
+            Observation::Idle => self.evidence.add(length, false),
+            Observation::Accessed => self.evidence.add(length, true),
             Observation::Unobservable => {}
         }
     }
@@ -303,7 +300,9 @@ impl Region {
         let before = (self.last_nr_accesses, self.past_samples);
         let found = (self.accessed, self.taken.saturating_sub(self.unobservable));
         let run = self.run;
-        let has_run = is_spared && self.samples < samples && run.has_turned(samples, threshold);
+        let run_turned = run.has_turned(samples, threshold);
+        let has_run = is_spared && self.samples < samples && run_turned;
+        let run_turned = has_run || changed && run_turned;
         let turned = has_run || has_turned(before, found, samples);
         let counts_before = is_spared && !turned;
         let past = if counts_before { self.past_samples.min(samples.saturating_sub(self.samples)) } else { 0 };
@@ -319,20 +318,15 @@ impl Region {
         // With few samples, chance moves the count. That does not make the region young.
         let moved = changed && !(every > 1 && by_chance);
         let grown = if grows { attributes.aggregation() } else { Duration::ZERO };
-        let other_hits = self.hits.have_turned(&self.new_hits);
-        self.hits = match has_run || other_hits {
-            true => Hits::NONE,
-            false => self.hits.aged(attributes.aggregation()),
-        };
-        self.hits = self.hits.plus(&std::mem::take(&mut self.new_hits));
-        self.frequency = self.hits.frequency();
+        let other_hits = self.evidence.end_aggregation(attributes.aggregation(), run_turned);
+        self.frequency = self.evidence.frequency();
         self.age = match has_run {
             // It was accessed in another way since the run began.
             true => run.time,
             false if moved || other_hits => Duration::ZERO,
             false => self.age.saturating_add(grown),
         };
-        self.run = if has_run { Run::NONE } else { run.aged(attributes.aggregation()) };
+        self.run = if run_turned { Run::NONE } else { run.aged(attributes.aggregation()) };
         self.steadiness.aggregated(changed && !by_chance);
         self.nr_samples = self.taken;
         self.samples = samples;
@@ -389,8 +383,7 @@ impl Region {
             age: Duration::from_nanos(mean_of(self.age.as_nanos(), next.age.as_nanos()) as u64),
             steadiness: self.steadiness.merged(next.steadiness, mean),
             run: if a >= b { self.run } else { next.run },
-            hits: self.hits.mixed(&next.hits, share),
-            new_hits: self.new_hits.mixed(&next.new_hits, share),
+            evidence: self.evidence.mixed(&next.evidence, share),
             frequency: self.frequency.zip(next.frequency).map(mixed).or(self.frequency).or(next.frequency),
             // A page of the larger one is more likely to be a page that is chosen from both.
             sample: if a >= b { self.sample.or(next.sample) } else { next.sample.or(self.sample) },
@@ -629,6 +622,34 @@ mod tests {
             turning.settle(&Attributes::default(), 10);
         }
         assert_eq!((turning.accessed, turning.age_in(AGGREGATION)), (0, 1));
+    }
+
+    #[test]
+    fn memory_that_is_idle_from_the_middle_of_an_aggregation_on_has_no_frequency_in_the_next_one() {
+        let accessed = RegionPages { present: 4096, touched: 4096, ..RegionPages::default() };
+        // Four rounds of 200 ms in an aggregation.
+        let aggregate = |r: &mut Region, answers: [bool; 4]| {
+            r.reset();
+            for is_accessed in answers {
+                let observation = if is_accessed { Observation::Accessed } else { Observation::Idle };
+                [10, 160, 200].iter().for_each(|ms| r.look(observation, Duration::from_millis(*ms)));
+                r.count(observation, 1);
+            }
+            r.settle(&attributes(40, 800), 5);
+            r.frequency.unwrap().hz()
+        };
+        let mut r = region(0..1, 0, 0).with_pages(accessed);
+        let mut hz = 0.0;
+        (0..8).for_each(|_| hz = aggregate(&mut r, [true; 4]));
+        assert!(hz > 30.0, "{hz} Hz");
+        aggregate(&mut r, [true, true, false, false]);
+        r.survey(accessed, None, Duration::from_secs(3));
+        assert_eq!(aggregate(&mut r, [false; 4]), 0.0);
+        r.survey(accessed, None, Duration::from_secs(3));
+        assert_eq!(aggregate(&mut r, [false; 4]), 0.0, "most of what the survey tells of was before the turn");
+        aggregate(&mut r, [false, false, true, true]);
+        let hz = aggregate(&mut r, [true; 4]);
+        assert!(hz > 30.0, "in use again, {hz} Hz");
     }
 
     #[test]

@@ -169,12 +169,15 @@ impl Run {
     pub(crate) const NONE: Self = Self { accessed: false, taken: 0, last: 0, before: 0, time: Duration::ZERO };
 
     /// Takes in another sample. `before` is the count of the aggregations before, and the number of its samples.
-    pub(crate) const fn add(&mut self, accessed: bool, (last, before): (u32, u32)) {
-        if self.taken > 0 && self.accessed == accessed {
+    /// Returns whether a run begins with it.
+    pub(crate) const fn add(&mut self, accessed: bool, (last, before): (u32, u32)) -> bool {
+        let goes_on = self.taken > 0 && self.accessed == accessed;
+        if goes_on {
             self.taken = self.taken.saturating_add(1);
         } else {
             *self = Self { accessed, taken: 1, last, before, time: Duration::ZERO };
         }
+        !goes_on
     }
 
     /// The count of a whole aggregation of `samples`, by the run.
