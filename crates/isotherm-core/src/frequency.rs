@@ -313,7 +313,7 @@ impl Evidence {
 
     /// The same for a part of the memory, of which its samples say less.
     pub(crate) fn of_part(self, share: f64) -> Self {
-        Self { past: self.past.of_part(share), run: self.run.of_part(share), ..self }
+        Self { past: self.past.of_part(share), ..self }
     }
 
     /// That of two pieces of memory together, of which the first has the share `share`.

@@ -150,12 +150,13 @@ impl Region {
     }
 
     /// The region was a part of another one, which had `whole` bytes. The smaller the part, the less do the samples of
-    /// the whole say about it.
+    /// the whole say about it. Only a run of equal answers goes on: the next samples end it if the part is accessed in
+    /// another way.
     pub(crate) fn carved_from(mut self, whole: u64) -> Self {
         let part = self.bytes().min(whole);
         let of_part = |samples: u32| (u128::from(samples) * u128::from(part) / u128::from(whole.max(1))) as u32;
         self.past_samples = of_part(self.past_samples);
-        (self.run.taken, self.run.before) = (of_part(self.run.taken), of_part(self.run.before));
+        self.run.before = of_part(self.run.before);
         self.evidence = self.evidence.of_part(part as f64 / whole.max(1) as f64);
         self
     }
