@@ -88,6 +88,11 @@ impl Snapshot {
 }
 
 impl RegionSnapshot {
+    /// A region of which nothing is known: no sample was taken, and there was no survey.
+    pub fn new(range: AddrRange) -> Self {
+        Self { range, nr_accesses: 0, nr_samples: 0, nr_unobservable: 0, age: 0, frequency: None, pages: None }
+    }
+
     /// The size of the region in bytes: what is present of it, or all of it without a survey.
     pub fn size(&self) -> u64 {
         self.pages.map_or(self.range.size(), |pages| pages.present)

@@ -35,13 +35,10 @@ impl Memory {
             let pages = RegionPages { present: size, ..RegionPages::default() };
             let touched = if accessed > 0.0 { size } else { 0 };
             RegionSnapshot {
-                range: AddrRange::new(start, start + size).expect("a range"),
                 nr_accesses: (0..samples).filter(|_| rng.random_bool(accessed)).count() as u32,
                 nr_samples: samples,
-                nr_unobservable: 0,
-                age: 0,
-                frequency: None,
                 pages: self.is_surveyed.then_some(RegionPages { touched, ..pages }),
+                ..RegionSnapshot::new(AddrRange::new(start, start + size).expect("a range"))
             }
         };
         let mut regions: Vec<_> = (0..HOT).map(|nth| region(nth * SIZE, SIZE, accessed)).collect();

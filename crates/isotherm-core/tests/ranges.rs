@@ -24,15 +24,7 @@ fn ranges() -> impl Strategy<Value = Vec<AddrRange>> {
 }
 
 fn target(regions: &[AddrRange], mappings: &[AddrRange]) -> TargetSnapshot {
-    let region = |&range| RegionSnapshot {
-        range,
-        nr_accesses: 0,
-        nr_samples: 0,
-        nr_unobservable: 0,
-        age: 0,
-        frequency: None,
-        pages: None,
-    };
+    let region = |&range| RegionSnapshot::new(range);
     TargetSnapshot {
         id: TargetId::PhysicalMemory,
         regions: regions.iter().map(region).collect(),

@@ -201,16 +201,7 @@ fn without_holes(target: TargetSnapshot) -> Vec<RegionSnapshot> {
     let layout = if id == TargetId::PhysicalMemory { Layout::Ranges } else { Layout::Process };
     let mut whole = Vec::with_capacity(2 * regions.len());
     let mut add = |from: u64, to: u64| {
-        let no = RegionSnapshot {
-            nr_accesses: 0,
-            nr_samples: 0,
-            nr_unobservable: 0,
-            age: 0,
-            frequency: None,
-            pages: None,
-            ..regions[0]
-        };
-        whole.extend(AddrRange::new(from, to).map(|range| RegionSnapshot { range, ..no }));
+        whole.extend(AddrRange::new(from, to).map(RegionSnapshot::new));
     };
     let mut rest = regions.iter().peekable();
     for area in areas(&mappings, layout, usize::MAX) {

@@ -160,15 +160,7 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
                 let place = |(gap, pages, nr_accesses, age): (u64, u64, u32, u32)| {
                     let range = common::range(page + gap - 1..page + gap - 1 + pages);
                     page += gap - 1 + pages;
-                    RegionSnapshot {
-                        range,
-                        nr_accesses,
-                        nr_samples: 20,
-                        nr_unobservable: 0,
-                        age,
-                        frequency: None,
-                        pages: None,
-                    }
+                    RegionSnapshot { nr_accesses, nr_samples: 20, age, ..RegionSnapshot::new(range) }
                 };
                 let regions = regions.into_iter().map(place).collect();
                 isotherm_core::TargetSnapshot { id: process(id), regions, mappings: [].into() }

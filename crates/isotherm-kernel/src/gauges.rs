@@ -199,15 +199,7 @@ mod tests {
         // The test touches 8 MiB. The accessed region has 32 MiB, so its resident share is a quarter.
         (0..8 * MIB / PAGE_SIZE).for_each(|page| scratch.touch(page * PAGE_SIZE));
         let all = range(scratch.start(), 64 * MIB);
-        let region = |range, nr_accesses| RegionSnapshot {
-            range,
-            nr_accesses,
-            nr_samples: 20,
-            nr_unobservable: 0,
-            age: 0,
-            frequency: None,
-            pages: None,
-        };
+        let region = |range, nr_accesses| RegionSnapshot { nr_accesses, nr_samples: 20, ..RegionSnapshot::new(range) };
         let target = TargetSnapshot {
             id: TargetId::process(std::process::id(), Duration::ZERO),
             regions: vec![region(range(all.start(), 32 * MIB), 7), region(range(all.start() + 32 * MIB, 32 * MIB), 0)],

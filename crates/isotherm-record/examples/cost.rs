@@ -184,13 +184,10 @@ impl Memory {
             };
             self.ages[b] = if random.below(20) == 0 { 0 } else { self.ages[b] + 1 };
             RegionSnapshot {
-                range: AddrRange::new(pair[0], pair[1]).expect("borders are in order"),
                 nr_accesses,
                 nr_samples: 20,
-                nr_unobservable: 0,
                 age: self.ages[b],
-                frequency: None,
-                pages: None,
+                ..RegionSnapshot::new(AddrRange::new(pair[0], pair[1]).expect("borders are in order"))
             }
         });
         let regions = regions.collect();

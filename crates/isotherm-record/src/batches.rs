@@ -1,10 +1,10 @@
 //! Reading a recording: its batches, one after another.
 
-use crate::RecordError;
 use crate::column::Wanted;
 use crate::decode::Rows;
-use crate::feed::{Batch, Feed};
+use crate::feed::{Batch, Chosen, Feed};
 use crate::source::Source;
+use crate::{Needs, RecordError};
 
 /// The rows of a recording one by one, with few batches in memory at a time.
 #[derive(Debug)]
@@ -19,7 +19,15 @@ impl Batches {
     /// The rows with those columns that `is_wanted` is true for, by their paths ([`Wanted::of`]). Of the others,
     /// optional ones read as null and lists as empty.
     pub(crate) fn new(source: Source, is_wanted: &dyn Fn(&str) -> bool) -> Self {
-        let wanted = Wanted::of(&source.fields, is_wanted);
+        let wanted = Chosen { wanted: Wanted::of(&source.fields, is_wanted), beside_merged: None };
+        Self { feed: Feed::new(source.clone(), wanted), source, batch: None }
+    }
+
+    /// What is needed. Snapshots have no regions where merged ones are, if these are needed.
+    pub(crate) fn of(source: Source, needs: Needs) -> Self {
+        let wanted = |needs: Needs| Wanted::of(&source.fields, &|path| needs.has(path));
+        let beside_merged = needs.merged.then(|| wanted(Needs { regions: false, ..needs }));
+        let wanted = Chosen { wanted: wanted(needs), beside_merged };
         Self { feed: Feed::new(source.clone(), wanted), source, batch: None }
     }
 

@@ -27,6 +27,8 @@ pub(crate) const MISSED: &str = "missed";
 pub(crate) const ALLOCATIONS: &str = "allocations";
 /// The `kind` of a row that says how much memory is in use.
 pub(crate) const PANEL: &str = "panel";
+/// The `kind` of a row that is one target in several snapshots, merged; and the column of what it has of them.
+pub(crate) const MERGED: &str = "merged";
 /// The column of the identity of a target.
 pub(crate) const ID: &str = "id";
 /// The column of mappings.
@@ -45,7 +47,7 @@ pub(crate) const FIGURES: &str = "figures";
 table! {
     /// A row.
     struct Row, RowBuilder, RowReader {
-        /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations`, `missed` or `panel`
+        /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations`, `missed`, `panel` or `merged`
         "kind" => kind: Arc<str>,
         /// nanoseconds since the start of the run, also while the machine is suspended; rows are in the order of time
         "time_ns" => time_ns: u64,
@@ -78,6 +80,18 @@ table! {
         "missed" => missed: Option<Missed>,
         /// how much memory is in use, with bounds; not null in rows of this kind only
         "panel" => panel: Option<Panel>,
+        /// the target in several snapshots, merged; not null in rows of this kind only
+        "merged" => merged: Option<Merged>,
+    }
+}
+
+table! {
+    /// A target in several snapshots, merged.
+    struct Merged, MergedBuilder, MergedReader {
+        /// the time of the last of them, in nanoseconds since the start of the run
+        "time_ns" => time_ns: u64,
+        /// the regions
+        "regions" => regions: Vec<Region>,
     }
 }
 
@@ -696,13 +710,15 @@ impl Row {
             allocations: None,
             missed: None,
             panel: None,
+            merged: None,
         }
     }
 
     /// About how many bytes the row takes, uncompressed.
     pub(crate) fn bytes(&self) -> usize {
         let mappings = self.mappings.iter().flatten().map(|mapping| 40 + mapping.name.len()).sum::<usize>();
-        let regions = self.regions.as_ref().map_or(0, |regions| regions.len() * 64);
+        let merged = self.merged.as_ref().map(|merged| &merged.regions);
+        let regions = self.regions.as_ref().or(merged).map_or(0, |regions| regions.len() * 64);
         let command = self.target.as_ref().map_or(0, |target| target.command.len());
         let activity = self.activity.as_ref().map_or(0, Activity::bytes);
         let mark = self.mark.as_ref().map_or(0, |mark| mark.text.len());

@@ -27,7 +27,9 @@ pub(crate) fn batch(
     shape::check(&batch, body, fields, limits)?;
     let rows = column::decode(&batch, body, fields, wanted, context)?;
     let count = usize::try_from(batch.length()).map_err(|_| "a batch has an impossible length")?;
-    Ok((Rows::new(rows)?, count))
+    let mut rows = Rows::new(rows)?;
+    rows.has_merged = (0..count).any(|index| rows.columns.merged.set(index).is_some());
+    Ok((rows, count))
 }
 
 /// What a row is.
@@ -40,13 +42,18 @@ pub(crate) enum Kind {
     Allocations,
     Missed,
     Panel,
+    Merged,
     /// Of a later version, to be passed over.
     Unknown,
 }
 
 /// The rows of a batch.
 #[derive(Debug)]
-pub(crate) struct Rows(columns::RowReader);
+pub(crate) struct Rows {
+    columns: columns::RowReader,
+    /// Whether merged snapshots are wanted, and one of the rows is of them.
+    pub(crate) has_merged: bool,
+}
 
 impl Rows {
     /// The rows of a batch of a recording.
@@ -54,7 +61,7 @@ impl Rows {
     /// # Errors
     /// When the columns are not those of the format.
     fn new(rows: Column) -> Result<Self, &'static str> {
-        columns::Row::reader(Some(rows)).map(Self)
+        columns::Row::reader(Some(rows)).map(|columns| Self { columns, has_merged: false })
     }
 
     /// Checks whether `fields` are the columns of a recording.
@@ -67,7 +74,7 @@ impl Rows {
 
     /// What row `index` is.
     pub(crate) fn kind(&self, index: usize) -> Kind {
-        match self.0.kind.text(index) {
+        match self.columns.kind.text(index) {
             columns::TARGET => Kind::Target,
             columns::ACTIVITY => Kind::Activity,
             columns::SURVEY => Kind::Survey,
@@ -75,23 +82,24 @@ impl Rows {
             columns::ALLOCATIONS => Kind::Allocations,
             columns::MISSED => Kind::Missed,
             columns::PANEL => Kind::Panel,
+            columns::MERGED => Kind::Merged,
             _ => Kind::Unknown,
         }
     }
 
     /// The columns.
     pub(crate) fn columns(&self) -> &columns::RowReader {
-        &self.0
+        &self.columns
     }
 
     /// The identity in row `index`, and what the row says that the target is.
     pub(crate) fn target(&self, index: usize) -> (Option<columns::Id>, Option<columns::Target>) {
-        (self.0.id.at(index), self.0.target.at(index))
+        (self.columns.id.at(index), self.columns.target.at(index))
     }
 
     /// The time in row `index`, in nanoseconds.
     pub(crate) fn time_ns(&self, index: usize) -> u64 {
-        self.0.time_ns.at(index)
+        self.columns.time_ns.at(index)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::batches::Batches;
 use crate::decode::{Kind, Rows};
 use crate::described::{Described, Part};
 use crate::identities::Identities;
+use crate::level::{MERGED, Merger};
 use crate::snapshots::{GatheredSnapshot, Targets};
 use crate::source::Source;
 use crate::surveys::{GatheredSurvey, SurveyRow};
@@ -52,8 +53,8 @@ impl Event {
         }
     }
 
-    /// The order of events, and of those of one time.
-    pub(crate) fn order(&self) -> (Duration, u8) {
+    /// The order of events, and of those of one time: snapshots come first, readings of the panel before surveys.
+    pub fn order(&self) -> (Duration, u8) {
         let rank = match self {
             Self::Snapshot(_) => 0,
             Self::Panel(_) => 1,
@@ -89,6 +90,9 @@ pub struct Needs {
     pub allocations: bool,
     /// What the recorder could not take in.
     pub missed: bool,
+    /// Snapshots that are merged of others ([`SnapshotRecord::is_merged`]), with regions, beside these, which may have
+    /// none. A merged snapshot covers about [`MERGED`](crate::MERGED).
+    pub merged: bool,
 }
 
 impl Needs {
@@ -105,8 +109,9 @@ impl Needs {
         marks: false,
         allocations: false,
         missed: false,
+        merged: false,
     };
-    /// Everything.
+    /// Everything, but no snapshots that are merged of the others.
     pub const ALL: Self = Self {
         snapshots: true,
         regions: true,
@@ -119,6 +124,7 @@ impl Needs {
         marks: true,
         allocations: true,
         missed: true,
+        merged: false,
     };
     /// Whole snapshots.
     pub const SNAPSHOTS: Self = Self { snapshots: true, regions: true, costs: true, ..Self::NOTHING };
@@ -135,8 +141,21 @@ impl Needs {
     /// What the recorder could not take in.
     pub const MISSED: Self = Self { missed: true, ..Self::NOTHING };
 
+    /// Whether an event is of a kind that is needed.
+    pub fn has_kind_of(&self, event: &Event) -> bool {
+        match event {
+            Event::Snapshot(_) => self.snapshots,
+            Event::Panel(_) => self.panels,
+            Event::Survey(_) => self.surveys,
+            Event::Activity(_) => self.activities,
+            Event::Mark(_) => self.marks,
+            Event::Allocations(_) => self.allocations,
+            Event::Missed(_) => self.missed,
+        }
+    }
+
     /// Whether the column with this path is needed.
-    fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         match path {
             columns::REGIONS => self.regions || self.region_counts,
             columns::COST => self.costs,
@@ -147,6 +166,7 @@ impl Needs {
             columns::MARK => self.marks,
             columns::ALLOCATIONS => self.allocations,
             columns::MISSED => self.missed,
+            columns::MERGED => self.merged,
             // What targets are: of those of snapshots and surveys, and of those that others name by an identity.
             columns::MAPPINGS => self.snapshots || self.surveys,
             columns::ID | columns::TARGET => {
@@ -173,6 +193,7 @@ impl BitOr for Needs {
             marks: self.marks || other.marks,
             allocations: self.allocations || other.allocations,
             missed: self.missed || other.missed,
+            merged: self.merged || other.merged,
         }
     }
 }
@@ -198,6 +219,10 @@ pub struct Events {
     reader: Reader,
     /// The snapshot and the survey whose rows are being gathered.
     snapshot: Option<GatheredSnapshot>,
+    /// The merged snapshot whose rows are being gathered.
+    merged: Option<GatheredSnapshot>,
+    /// Merges snapshots that were not merged yet when they were recorded.
+    merger: Merger,
     survey: Option<GatheredSurvey>,
     /// Events that may have to wait for older ones, in their order, and about how much memory each takes.
     waiting: VecDeque<(Event, usize)>,
@@ -212,9 +237,11 @@ pub struct Events {
 impl Events {
     pub(crate) fn new(source: Source, needs: Needs) -> Self {
         Self {
-            batches: Batches::new(source, &|path| needs.has(path)),
+            batches: Batches::of(source, needs),
             reader: Reader { needs, ..Reader::default() },
             snapshot: None,
+            merged: None,
+            merger: Merger::new(MERGED),
             survey: None,
             waiting: VecDeque::new(),
             bytes: 0,
@@ -230,12 +257,25 @@ impl Events {
             *now = Duration::from_nanos(rows.time_ns(index)).max(*now);
             reader.read(rows, index, after_gap)
         });
+        // The rows of a merged snapshot follow each other.
+        if !matches!(found, Some(Ok(Item::Merged(_)))) {
+            self.end_merged();
+        }
         match found {
-            Some(Ok(Item::Target(row))) => match &mut self.snapshot {
+            Some(Ok(Item::Target(row, is_beside_merged))) => match &mut self.snapshot {
                 Some(gathered) if gathered.takes(&row) => gathered.add(*row),
                 _ => {
                     self.end_snapshot();
-                    self.snapshot = Some(GatheredSnapshot::new(*row));
+                    let mut gathered = GatheredSnapshot::new(*row);
+                    gathered.is_beside_merged = is_beside_merged;
+                    self.snapshot = Some(gathered);
+                }
+            },
+            Some(Ok(Item::Merged(row))) => match &mut self.merged {
+                Some(gathered) if gathered.takes(&row) => gathered.add(*row),
+                _ => {
+                    self.end_merged();
+                    self.merged = Some(GatheredSnapshot::new(*row));
                 }
             },
             Some(Ok(Item::Survey(row))) => match &mut self.survey {
@@ -252,8 +292,9 @@ impl Events {
         }
         let most = self.batches.most_bytes();
         let is_too_large = |bytes: Option<usize>| bytes.is_some_and(|bytes| bytes as u64 > most);
-        if is_too_large(self.snapshot.as_ref().map(|gathered| gathered.bytes)) {
-            self.snapshot = None;
+        let of_snapshots = self.snapshot.iter().chain(&self.merged).map(|gathered| gathered.bytes).max();
+        if is_too_large(of_snapshots) {
+            (self.snapshot, self.merged) = (None, None);
             let error = self.batches.too_large("a snapshot");
             self.end_with(Some(error));
         } else if is_too_large(self.survey.as_ref().map(|gathered| gathered.bytes)) {
@@ -265,6 +306,8 @@ impl Events {
 
     fn end_with(&mut self, error: Option<RecordError>) {
         self.end_snapshot();
+        let last = self.merger.end();
+        last.into_iter().for_each(|record| self.wait_merged(record, 0));
         self.end_survey();
         self.end = Some(error);
     }
@@ -272,9 +315,27 @@ impl Events {
     fn end_snapshot(&mut self) {
         if let Some(gathered) = self.snapshot.take() {
             let bytes = gathered.bytes;
+            let is_to_be_merged = self.reader.needs.merged && !gathered.is_beside_merged;
             let record = gathered.finish(&mut self.reader.targets);
+            if is_to_be_merged && let Some(merged) = self.merger.add(&record) {
+                self.wait_merged(merged, 0);
+            }
             self.wait(Event::Snapshot(record), bytes);
         }
+    }
+
+    fn end_merged(&mut self) {
+        if let Some(gathered) = self.merged.take() {
+            let before = self.merger.end();
+            before.into_iter().for_each(|record| self.wait_merged(record, 0));
+            let bytes = gathered.bytes;
+            let record = gathered.finish(&mut self.reader.merged);
+            self.wait_merged(record, bytes);
+        }
+    }
+
+    fn wait_merged(&mut self, record: SnapshotRecord, bytes: usize) {
+        self.wait(Event::Snapshot(SnapshotRecord { is_merged: true, ..record }), bytes);
     }
 
     fn end_survey(&mut self) {
@@ -314,9 +375,10 @@ impl Iterator for Events {
     }
 }
 
-/// What a row is.
+/// What a row is: of a target, with whether merged snapshots have its regions.
 enum Item {
-    Target(Box<Row>),
+    Target(Box<Row>, bool),
+    Merged(Box<Row>),
     Survey(Box<SurveyRow>),
     Event(Box<Event>),
 }
@@ -332,6 +394,8 @@ impl From<Event> for Item {
 struct Reader {
     needs: Needs,
     targets: Targets,
+    /// The targets of merged snapshots.
+    merged: Targets,
     described: Described,
     identities: Identities,
     stacks: Stacks,
@@ -403,7 +467,19 @@ impl Reader {
                 self.panels.take(panel.time, "the time of the panel goes backwards")?;
                 Ok(Some(Event::Panel(panel).into()))
             }
-            Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => Ok(None),
+            Kind::Merged if needs.merged => {
+                let missing = "the row of merged snapshots has no identity";
+                let Some(description) = description(rows.columns(), index, missing)? else { return Ok(None) };
+                let raw = RawRow::merged(rows.columns(), index, description)?;
+                Ok(Some(Item::Merged(Box::new(self.merged.complete(raw, after_gap)?))))
+            }
+            Kind::Activity
+            | Kind::Mark
+            | Kind::Allocations
+            | Kind::Missed
+            | Kind::Panel
+            | Kind::Merged
+            | Kind::Unknown => Ok(None),
         }
     }
 
@@ -423,8 +499,9 @@ impl Reader {
         if !snapshots {
             return Ok(None);
         }
-        let raw = RawRow::read(rows.columns(), index, description, self.needs)?;
-        Ok(Some(Item::Target(Box::new(self.targets.complete(raw, after_gap)?))))
+        let regions = self.needs.regions && !rows.has_merged;
+        let raw = RawRow::read(rows.columns(), index, description, Needs { regions, ..self.needs })?;
+        Ok(Some(Item::Target(Box::new(self.targets.complete(raw, after_gap)?), rows.has_merged)))
     }
 
     fn survey(&mut self, rows: &Rows, index: usize) -> Result<Option<Item>, &'static str> {

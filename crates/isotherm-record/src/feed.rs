@@ -32,6 +32,14 @@ pub(crate) struct Batch {
     pub(crate) next: usize,
 }
 
+/// The columns that are read of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) wanted: Wanted,
+    /// Those of a batch that has merged snapshots. `None` if these are not read.
+    pub(crate) beside_merged: Option<Wanted>,
+}
+
 /// A batch, or why it cannot be read.
 type Decoded = Result<Batch, RecordError>;
 
@@ -77,7 +85,7 @@ impl Drop for Counted {
 
 impl Feed {
     /// The batches of a recording, with these columns. A thread pays for long recordings only.
-    pub(crate) fn new(source: Source, wanted: Wanted) -> Self {
+    pub(crate) fn new(source: Source, wanted: Chosen) -> Self {
         let bytes = source.spans.iter().map(|span| span.end - span.start).sum::<u64>();
         // The reader has a processor, too.
         let most = thread::available_parallelism().map_or(0, |processors| processors.get() - 1);
@@ -96,7 +104,7 @@ impl Feed {
 
 impl Thread {
     /// `None` if there are `most` of them, or the system does not give one.
-    fn start(source: &Source, wanted: &Wanted, most: usize) -> Option<Self> {
+    fn start(source: &Source, wanted: &Chosen, most: usize) -> Option<Self> {
         let counted = Counted::new(most)?;
         // The thread waits with its chunk until the reader takes it, so that there are two of them in memory.
         let (sender, chunks) = sync_channel(0);
@@ -146,7 +154,7 @@ impl Drop for Thread {
 pub(crate) struct Decoder {
     source: Source,
     /// The columns that are read.
-    wanted: Wanted,
+    wanted: Chosen,
     context: Context,
     ahead: Ahead,
     /// The span that is being read.
@@ -156,7 +164,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    fn new(source: Source, wanted: Wanted) -> Self {
+    fn new(source: Source, wanted: Chosen) -> Self {
         let at = source.spans.first().map_or(0, |span| span.start);
         let end = source.spans.last().map_or(0, |span| span.end);
         let ahead = Ahead::with_tail(source.file.clone(), end, Arc::clone(&source.tail));
@@ -184,7 +192,16 @@ impl Decoder {
         let body = message.body(&mut self.ahead).map_err(fault)?;
         let flatbuffer = message.flatbuffer().map_err(fault)?;
         let Source { fields, limits, .. } = &self.source;
-        let batch = decode::batch(flatbuffer, body, fields, &self.wanted, *limits, &mut self.context);
+        let Chosen { wanted, beside_merged } = &self.wanted;
+        let context = &mut self.context;
+        let mut decode = |wanted| decode::batch(flatbuffer, body, fields, wanted, *limits, context);
+        // Only a batch that is all of a segment has merged snapshots.
+        let merged = beside_merged.as_ref().filter(|_| message.segment().is_whole).map(&mut decode).transpose();
+        let batch = match merged {
+            Ok(Some((rows, count))) if rows.has_merged => Ok((rows, count)),
+            Ok(_) => decode(wanted),
+            Err(refused) => Err(refused),
+        };
         let (rows, count) = batch.map_err(|refused| match refused {
             Refused::Wrong(reason) => RecordError::damaged(path, at, reason),
             Refused::TooLarge(limit) => RecordError::TooLarge { path: path.to_path_buf(), at, part: "a batch", limit },
@@ -245,7 +262,7 @@ mod tests {
         recorder.finish().unwrap();
         let recording = Recording::open(&path).unwrap();
         let source = recording.source();
-        let wanted = Wanted::of(&source.fields, &|_| true);
+        let wanted = Chosen { wanted: Wanted::of(&source.fields, &|_| true), beside_merged: None };
         let here = || {
             all({
                 let mut decoder = Decoder::new(source.clone(), wanted.clone());

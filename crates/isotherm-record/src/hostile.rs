@@ -62,7 +62,7 @@ pub(crate) fn header() -> Header {
 
 fn region(pages: std::ops::Range<u64>, nr_accesses: u32) -> RegionSnapshot {
     let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE).unwrap();
-    RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 3, frequency: None, pages: None }
+    RegionSnapshot { nr_accesses, nr_samples: 20, age: 3, ..RegionSnapshot::new(range) }
 }
 
 /// A message's flatbuffer and body, not framed yet.
@@ -74,7 +74,7 @@ fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
 
 fn schema_parts() -> Parts {
     let mut dictionaries = DictionaryTracker::new(true);
-    let schema = schema::schema(ALL, &header()).unwrap();
+    let schema = schema::schema(ALL, &header(), true).unwrap();
     let encoded =
         IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(&schema, &mut dictionaries, &options(None));
     (encoded.ipc_message, encoded.arrow_data)
@@ -470,7 +470,7 @@ fn what_a_later_version_adds_is_passed_over() {
     named.retain(|(name, _)| name != "cost");
     let batch = RecordBatch::try_from_iter_with_nullable(named.into_iter().map(|(n, c)| (n, c, true))).unwrap();
 
-    let metadata = schema::schema(ALL, &header()).unwrap().metadata;
+    let metadata = schema::schema(ALL, &header(), true).unwrap().metadata;
     let mut dictionaries = DictionaryTracker::new(true);
     let schema = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
         &batch.schema().as_ref().clone().with_metadata(metadata),
@@ -499,7 +499,7 @@ fn what_a_later_version_adds_is_passed_over() {
 fn columns_of_another_type_or_missing_ones_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |change: &dyn Fn(&mut Vec<Field>)| {
-        let schema = schema::schema(ALL, &header()).unwrap();
+        let schema = schema::schema(ALL, &header(), true).unwrap();
         let mut fields: Vec<Field> = schema.fields().iter().map(|field| Field::clone(field)).collect();
         change(&mut fields);
         let schema = Schema::new_with_metadata(fields, schema.metadata);

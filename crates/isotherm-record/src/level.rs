@@ -14,6 +14,9 @@ use isotherm_core::{RegionSnapshot, Snapshot};
 use crate::cells::Cells;
 use crate::{ConvertError, Event, Needs, Recorder, Recording, SnapshotRecord, recording_at};
 
+/// About how much time a snapshot covers that is merged of those of a segment of a recording.
+pub const MERGED: Duration = Duration::from_secs(30);
+
 /// How much detail a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
@@ -35,9 +38,7 @@ impl Level {
 
 /// Writes a level of a recording, or of a recording of the level below, to a recording.
 ///
-/// It has the header, the targets, and what [`merged`] makes of the snapshots. Of surveys, readings of the panel and
-/// activities it has the last one in the time of each snapshot, surveys without blocks. It has all marks, all calls
-/// that mapped memory, and all that is missing.
+/// It has the header, the targets, and what [`levelled`] makes of the events, surveys without blocks.
 ///
 /// # Errors
 /// When the recording cannot be read, something of it is missing, or the output cannot be written.
@@ -45,29 +46,113 @@ pub fn level(recording: &Recording, level: Level, output: &Path) -> Result<(), C
     recording.must_be_undamaged()?;
     let file = recording_at(output).apart_from([recording.path()]).create()?;
     let mut recorder = Recorder::begin(file, recording.header(), recording.contents())?.appearing_whole();
-    // The last snapshot, and the last one of each other kind up to its time.
-    let mut last: [Option<Event>; 4] = [const { None }; 4];
-    let write = |last: &mut [Option<Event>; 4], recorder: &mut Recorder| {
-        let mut events: Vec<Event> = last.iter_mut().filter_map(Option::take).collect();
-        events.sort_by_key(Event::order);
-        events.iter().try_for_each(|event| recorder.write_event(event))
-    };
-    for event in merged(recording.events(Needs { blocks: false, ..Needs::ALL }), level.length()) {
-        let event = event?;
-        if last[0].as_ref().is_some_and(|snapshot| event.time() > snapshot.time()) {
-            write(&mut last, &mut recorder)?;
-        }
-        match event {
-            Event::Snapshot(_) => last[0] = Some(event),
-            Event::Survey(_) => last[1] = Some(event),
-            Event::Panel(_) => last[2] = Some(event),
-            Event::Activity(_) => last[3] = Some(event),
-            Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => recorder.write_event(&event)?,
-        }
+    for event in levelled(recording.events(Needs { blocks: false, ..Needs::ALL }), level.length()) {
+        recorder.write_event(&event?)?;
     }
-    write(&mut last, &mut recorder)?;
     recorder.finish()?;
     Ok(())
+}
+
+/// The events of a level whose snapshots cover `length`, or somewhat more, in the order of time.
+///
+/// It has what [`merged`] makes of the snapshots. Of surveys, readings of the panel and activities it has the last one
+/// in the time of each snapshot, with the costs of those that are left out, and with what they say beyond it
+/// ([`Activity::joined`](crate::Activity::joined)). It has all marks, all calls that mapped memory, and all that is
+/// missing.
+pub fn levelled<E, I: Iterator<Item = Result<Event, E>>>(events: I, length: Duration) -> Levelled<I> {
+    Levelled { events: merged(events, length), length, open: Time::default(), ready: VecDeque::new() }
+}
+
+/// The events of a level. See [`levelled`].
+#[derive(Debug)]
+pub struct Levelled<I> {
+    events: MergedEvents<I>,
+    length: Duration,
+    open: Time,
+    ready: VecDeque<Event>,
+}
+
+/// The events in the time of a snapshot.
+#[derive(Debug, Default)]
+struct Time {
+    events: Vec<Event>,
+    /// When it ends: with its snapshot, and without one some time after its first event.
+    end: Duration,
+}
+
+impl Time {
+    /// Whether an event is of this time.
+    fn takes(&self, event: &Event) -> bool {
+        self.events.is_empty() || event.time() <= self.end
+    }
+
+    fn add(&mut self, event: Event, length: Duration) {
+        if self.events.is_empty() {
+            self.end = event.time().saturating_add(length * 2);
+        }
+        if matches!(event, Event::Snapshot(_)) {
+            self.end = event.time();
+        }
+        let alone = self.events.iter_mut().try_fold(event, |event, before| replace(before, event));
+        self.events.extend(alone);
+    }
+}
+
+/// Puts an event in the place of one before it, with the costs of both. `Some` is an event that takes no other's place.
+fn replace(before: &mut Event, event: Event) -> Option<Event> {
+    let event = match (&*before, event) {
+        (Event::Survey(before), Event::Survey(mut record)) => {
+            record.survey.cost.reads = record.survey.cost.reads.saturating_add(before.survey.cost.reads);
+            record.survey.cost.clears = record.survey.cost.clears.saturating_add(before.survey.cost.clears);
+            record.cpu =
+                record.cpu.zip(before.cpu).map(|(one, other)| one.saturating_add(other)).or(record.cpu).or(before.cpu);
+            Event::Survey(record)
+        }
+        (Event::Panel(before), Event::Panel(mut panel)) => {
+            panel.reads = panel.reads.saturating_add(before.reads);
+            panel.clears = panel.clears.saturating_add(before.clears);
+            Event::Panel(panel)
+        }
+        (Event::Activity(before), Event::Activity(activity)) => match activity.joined(before) {
+            Some(joined) => Event::Activity(joined),
+            None => return Some(Event::Activity(activity)),
+        },
+        (_, event) => return Some(event),
+    };
+    *before = event;
+    None
+}
+
+impl<E, I: Iterator<Item = Result<Event, E>>> Levelled<I> {
+    /// Makes the events of the time that is over ready.
+    fn end(&mut self) {
+        let mut events = std::mem::take(&mut self.open).events;
+        events.sort_by_key(Event::order);
+        self.ready.extend(events);
+    }
+}
+
+impl<E, I: Iterator<Item = Result<Event, E>>> Iterator for Levelled<I> {
+    type Item = Result<Event, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            match self.events.next() {
+                Some(Ok(event)) => {
+                    if !self.open.takes(&event) {
+                        self.end();
+                    }
+                    self.open.add(event, self.length);
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None if self.open.events.is_empty() => return None,
+                None => self.end(),
+            }
+        }
+    }
 }
 
 /// Merges snapshots into ones that cover a longer time.
@@ -206,12 +291,12 @@ impl Open {
             }
         }
         snapshot.time = more.time;
-        snapshot.aggregation += more.aggregation;
+        snapshot.aggregation = snapshot.aggregation.saturating_add(more.aggregation);
         snapshot.rounds = snapshot.rounds.saturating_add(more.rounds);
         snapshot.sampled_rounds = snapshot.sampled_rounds.saturating_add(more.sampled_rounds);
-        snapshot.reads += more.reads;
+        snapshot.reads = snapshot.reads.saturating_add(more.reads);
         snapshot.max_reads = snapshot.max_reads.max(more.max_reads);
-        snapshot.clears += more.clears;
+        snapshot.clears = snapshot.clears.saturating_add(more.clears);
         match (&mut self.record.cost, next.cost) {
             (Some(cost), Some(more)) => cost.add(&more),
             (cost, more) => *cost = cost.or(more),

@@ -43,6 +43,7 @@ mod panel;
 mod permissions;
 mod reader;
 mod schema;
+mod segment;
 mod shape;
 mod snapshots;
 mod source;
@@ -65,7 +66,7 @@ pub use examine::{Condition, Examination, Missing, Punctuality, examine};
 pub use id::{identity, pid_column};
 pub use joined::{JoinError, Joined, JoinedEvents};
 pub use layout::Damage;
-pub use level::{Level, MergedEvents, Merger, level, merged};
+pub use level::{Level, Levelled, MERGED, MergedEvents, Merger, level, levelled, merged};
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{

@@ -225,10 +225,10 @@ impl Cost {
         self.not_afforded = sum(self.not_afforded, other.not_afforded, NotAfforded::or);
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
-        self.reads += other.reads;
+        self.reads = self.reads.saturating_add(other.reads);
         self.max_reads = self.max_reads.max(other.max_reads);
-        self.clears += other.clears;
-        self.cpu_ns += other.cpu_ns;
+        self.clears = self.clears.saturating_add(other.clears);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
         self.unobservable_bytes = self.unobservable_bytes.max(other.unobservable_bytes);
     }
 
@@ -269,6 +269,8 @@ pub struct SnapshotRecord {
     pub infos: TargetInfos,
     /// The number of regions of each target, if they were counted and not read. Otherwise empty.
     pub nr_regions: Vec<usize>,
+    /// Whether it is merged of snapshots that are events, too.
+    pub is_merged: bool,
 }
 
 impl SnapshotRecord {

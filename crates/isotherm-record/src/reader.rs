@@ -242,7 +242,13 @@ fn times(source: Source) -> impl Iterator<Item = Result<Duration, RecordError>> 
             Ok(match rows.kind(index) {
                 Kind::Target => Some(Duration::from_nanos(rows.time_ns(index))),
                 Kind::Survey => rows.columns().survey_time(index).map(Duration::from_nanos),
-                Kind::Activity | Kind::Mark | Kind::Allocations | Kind::Missed | Kind::Panel | Kind::Unknown => None,
+                Kind::Activity
+                | Kind::Mark
+                | Kind::Allocations
+                | Kind::Missed
+                | Kind::Panel
+                | Kind::Merged
+                | Kind::Unknown => None,
             })
         })
     })

@@ -35,11 +35,12 @@ pub struct Contents {
 
 /// The schema of a recording with this header.
 ///
-/// A column that the run cannot fill is left out, because each batch repeats the layout of all columns.
+/// A column that the run cannot fill is left out, because each batch repeats the layout of all columns. Without
+/// `merged`, its segments have no merged snapshots.
 ///
 /// # Errors
 /// When the header has no JSON form; a [`Header`] always has.
-pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serde_json::Error> {
+pub(crate) fn schema(contents: Contents, header: &Header, merged: bool) -> Result<Schema, serde_json::Error> {
     let metadata = HashMap::from([
         (FORMAT_KEY.to_owned(), FORMAT.to_string()),
         (HEADER_KEY.to_owned(), serde_json::to_string(header)?),
@@ -53,7 +54,8 @@ pub(crate) fn schema(contents: Contents, header: &Header) -> Result<Schema, serd
         columns::MARK if !contents.marks => None,
         columns::ALLOCATIONS if !contents.allocations => None,
         columns::MISSED if !contents.live => None,
-        columns::REGIONS if !contents.surveys => Some(Arc::new(without(field, &[columns::FIGURES]))),
+        columns::MERGED if !merged => None,
+        columns::REGIONS | columns::MERGED if !contents.surveys => Some(Arc::new(without(field, &[columns::FIGURES]))),
         _ => Some(Arc::clone(field)),
     });
     Ok(Schema::new_with_metadata(written.collect::<Fields>(), metadata))

@@ -106,6 +106,8 @@ pub(crate) struct GatheredSnapshot {
     targets: HashSet<TargetId>,
     /// The memory of its regions and mappings.
     pub(crate) bytes: usize,
+    /// Whether a merged snapshot has its regions.
+    pub(crate) is_beside_merged: bool,
 }
 
 impl GatheredSnapshot {
@@ -124,7 +126,8 @@ impl GatheredSnapshot {
             histories: Vec::new(),
         };
         let record = SnapshotRecord { snapshot, cost: first.cost, ..SnapshotRecord::default() };
-        let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0 };
+        let mut gathered =
+            Self { record, infos: Vec::new(), targets: HashSet::new(), bytes: 0, is_beside_merged: false };
         gathered.add(first);
         gathered
     }

@@ -6,10 +6,10 @@ use isotherm_core::{
     AddrRange, Frequency, LONGEST_NAME, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId, bytes_of, start_of,
 };
 
-use crate::columns::RowReader;
+use crate::columns::{RegionReader, RowReader};
 use crate::events::Said;
 use crate::id::StoredId;
-use crate::table::Read;
+use crate::table::{ListReader, Read};
 use crate::{Cost, Needs, NotAfforded, TargetInfo, check, columns, permissions};
 
 /// A row of a target as it is in a batch: what has not changed is left out.
@@ -42,15 +42,9 @@ impl RawRow {
         if needs.regions || needs.region_counts {
             let lists = row.regions.set(index).ok_or("the row of a target has no regions")?;
             nr_regions = lists.len(index);
-            if let Some((entries, places)) = lists.entries(index).filter(|_| needs.regions) {
-                regions.reserve_exact(places.len());
-                let snapshot = row.snapshot.at(index).ok_or("the row of a target has no number of its snapshot")?;
-                let mut end = 0;
-                for place in places {
-                    regions.push(region(&entries.at(place), &mut end, snapshot)?);
-                }
+            if needs.regions {
+                regions = regions_of(row, lists, index, samples)?;
             }
-            check::regions(&regions, samples)?;
         }
         Ok(Self {
             time_ns: row.time_ns.at(index),
@@ -64,6 +58,35 @@ impl RawRow {
             cost: row.cost.at(index).map(Cost::from),
         })
     }
+
+    /// The row of merged snapshots that these columns hold.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn merged(row: &RowReader, index: usize, said: Said) -> Result<Self, &'static str> {
+        let found = row.merged.set(index).ok_or("the row of merged snapshots has none")?;
+        let raw = Self::read(row, index, said, Needs::NOTHING)?;
+        let regions = regions_of(row, &found.regions, index, raw.samples)?;
+        Ok(Self { time_ns: found.time_ns.at(index), nr_regions: regions.len(), regions, ..raw })
+    }
+}
+
+/// The regions of row `index`, which are in one of its lists. None if the entries of the lists were not read.
+fn regions_of(
+    row: &RowReader,
+    lists: &ListReader<RegionReader>,
+    index: usize,
+    samples: u32,
+) -> Result<Vec<RegionSnapshot>, &'static str> {
+    let Some((entries, places)) = lists.entries(index) else { return Ok(Vec::new()) };
+    let mut regions = Vec::with_capacity(places.len());
+    let snapshot = row.snapshot.at(index).ok_or("the row of a target has no number of its snapshot")?;
+    let mut end = 0;
+    for place in places {
+        regions.push(region(&entries.at(place), &mut end, snapshot)?);
+    }
+    check::regions(&regions, samples)?;
+    Ok(regions)
 }
 
 /// What row `index` says of its target. `None` if that is of a type that this version does not know.

@@ -5,21 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_schema::{ArrowError, DataType, SchemaRef};
-use arrow_select::concat::concat_batches;
+use arrow_schema::SchemaRef;
 use isotherm_core::survey::TargetSurvey;
 use isotherm_core::{Allocations, Mapping, PanelSnapshot, Snapshot, TargetId, TargetSnapshot};
 use isotherm_output::OutputFile;
 
-use crate::columns::{self, RowBuilder};
+use crate::columns;
 use crate::described::{Described, Part};
 use crate::encode::Encoder;
 use crate::id::StoredId;
 use crate::message::{END_MARKER, Segment};
 use crate::output::Output;
-use crate::table::{Build, only};
+use crate::segment::{Buffered, Written};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
@@ -94,32 +91,6 @@ pub struct Recorder {
     finished: bool,
 }
 
-/// Rows that have not been handed to the kernel.
-#[derive(Debug, Default)]
-struct Buffered {
-    builder: RowBuilder,
-    rows: usize,
-    /// About how many bytes they take, uncompressed.
-    bytes: usize,
-}
-
-/// The segment that is being written.
-#[derive(Debug)]
-struct Written {
-    number: u32,
-    /// Where it begins in the file.
-    at: u64,
-    /// The batches that were handed to the kernel, and about how many bytes they take, uncompressed.
-    batches: Vec<RecordBatch>,
-    bytes: usize,
-}
-
-impl Written {
-    fn new(number: u32, at: u64) -> Self {
-        Self { number, at, batches: Vec::new(), bytes: 0 }
-    }
-}
-
 #[derive(Debug)]
 struct Known {
     info: Arc<TargetInfo>,
@@ -164,21 +135,24 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Write`].
     pub fn begin(output: OutputFile, header: &Header, contents: Contents) -> Result<Self, RecordError> {
+        let output = Output::new(output);
         let encode = |reason: String| RecordError::Encode { path: output.path().into(), reason };
-        let schema = schema::schema(contents, header).map_err(|error| encode(error.to_string()))?;
+        // Segments of a stream are too short to be merged.
+        let schema =
+            schema::schema(contents, header, !output.is_stream()).map_err(|error| encode(error.to_string()))?;
         let mut encoder = Encoder::new().map_err(|error| encode(error.to_string()))?;
         let start = encoder.schema(&schema).map_err(|error| encode(error.to_string()))?;
 
         let mut recorder = Self {
             contents,
             from_boot: header.host.counts_from_boot(),
-            output: Output::new(output),
+            output,
             appears_whole: false,
             has_batches: false,
             encoder,
             schema: Arc::new(schema),
             rows: Buffered::default(),
-            segment: Written::new(1, 0),
+            segment: Written::new(1, 0, Duration::ZERO),
             handed_over: Duration::ZERO,
             last: Duration::ZERO,
             aggregation: Duration::ZERO,
@@ -224,6 +198,7 @@ impl Recorder {
         }
         self.snapshots = self.snapshots.wrapping_add(1);
         self.write_targets(record)?;
+        self.segment.add_snapshot(record);
         self.aggregation = snapshot.aggregation;
 
         if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(self.max_delay()) {
@@ -494,8 +469,9 @@ impl Recorder {
         let mut cost = record.cost.as_ref();
         for (nth, target) in record.snapshot.targets.iter().enumerate() {
             self.write_target(&record.snapshot, target, cost.take(), record.nth_info(nth));
+            // A segment does not end within a snapshot.
             if self.rows.bytes >= MAX_BUFFERED {
-                self.hand_over()?;
+                self.hand_over_rows()?;
             }
         }
         Ok(())
@@ -535,6 +511,14 @@ impl Recorder {
     }
 
     fn hand_over(&mut self) -> Result<(), RecordError> {
+        self.hand_over_rows()?;
+        if self.output.len() - self.segment.at >= SEGMENT || self.segment.bytes >= MAX_BUFFERED {
+            self.end_segment();
+        }
+        Ok(())
+    }
+
+    fn hand_over_rows(&mut self) -> Result<(), RecordError> {
         let rows = std::mem::take(&mut self.rows);
         if rows.rows == 0 {
             return Ok(());
@@ -543,41 +527,44 @@ impl Recorder {
         // Others may read a stream, of which nothing can be replaced.
         let is_whole = self.appears_whole || self.output.is_stream();
         let segment = Segment { number: self.segment.number, is_whole };
-        let batch = rows.batch(&self.schema).and_then(|batch| Ok((self.encoder.batch(&batch, segment)?, batch)));
+        let batch = rows.batch(&self.schema).and_then(|mut batch| {
+            if is_whole {
+                self.segment.add(batch, bytes);
+                batch = self.segment.whole(&self.schema, self.snapshots, self.from_boot)?;
+            }
+            Ok((self.encoder.batch(&batch, segment)?, batch))
+        });
         let written = match batch {
             Ok((message, batch)) => self.append(&message).and_then(|()| self.has_batch()).map(|()| batch),
             Err(error) => Err(self.not_encoded(error.to_string())),
         };
         match written {
-            Ok(batch) => {
-                self.segment.batches.push(batch);
-                self.segment.bytes += bytes;
-                let is_complete = self.output.len() - self.segment.at >= SEGMENT || self.segment.bytes >= MAX_BUFFERED;
-                if is_whole || is_complete {
-                    self.end_segment();
-                }
-                Ok(())
-            }
+            Ok(_) if is_whole => self.begin_segment(),
+            Ok(batch) => self.segment.add(batch, bytes),
             Err(error) => {
                 // The batch may have said what the targets and their mappings are. The next rows must repeat it.
                 self.known.clear();
                 self.described.clear();
-                Err(error)
+                return Err(error);
             }
         }
+        Ok(())
     }
 
     /// Puts one batch in the place of those of the segment, and begins the next segment.
     fn end_segment(&mut self) {
-        let next = Written::new(self.segment.number.saturating_add(1), 0);
-        let Written { number, at, batches, .. } = std::mem::replace(&mut self.segment, next);
-        if batches.len() > 1 {
-            let whole = Segment { number, is_whole: true };
-            let message = concat_batches(&self.schema, &batches).and_then(|batch| self.encoder.batch(&batch, whole));
+        if self.segment.is_divided() {
+            let Written { number, at, .. } = self.segment;
+            let whole = self.segment.whole(&self.schema, self.snapshots, self.from_boot);
+            let message = whole.and_then(|batch| self.encoder.batch(&batch, Segment { number, is_whole: true }));
             // Without it, the recording is as it was: it holds the same, in more bytes.
             drop(message.map(|message| self.output.replace(at, &message)));
         }
-        self.segment.at = self.output.len();
+        self.begin_segment();
+    }
+
+    fn begin_segment(&mut self) {
+        self.segment = Written::new(self.segment.number.saturating_add(1), self.output.len(), self.last);
     }
 
     /// Notes that a batch was handed to the kernel. The recording gets its name with the first.
@@ -593,24 +580,6 @@ impl Recorder {
 
     fn not_encoded(&self, reason: impl Into<String>) -> RecordError {
         RecordError::Encode { path: self.path().into(), reason: reason.into() }
-    }
-}
-
-impl Buffered {
-    fn push(&mut self, row: &columns::Row) {
-        self.rows += 1;
-        self.bytes += row.bytes();
-        self.builder.push(row);
-    }
-
-    /// The rows as a batch, with the columns of `schema`.
-    ///
-    /// # Errors
-    /// When there is more in them than Arrow can count.
-    fn batch(self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-        let all = self.builder.finish(None)?;
-        let columns = only(&all, &DataType::Struct(schema.fields().clone()))?;
-        RecordBatch::try_new(Arc::clone(schema), columns.as_struct().columns().to_vec())
     }
 }
 

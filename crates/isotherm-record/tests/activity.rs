@@ -150,7 +150,7 @@ fn json_has_all_of_an_activity() {
     assert_eq!(
         activity["schemes"][1],
         json!({
-            "name": "hot \"ones\"", "action": "hugepage", "target_node": null,
+            "name": "hot \"ones\"", "action": {"name": "hugepage", "target_node": null},
             "awake": true, "quota_bytes": 2_097_152, "goal_score": 0.5, "quota_share": 0.5,
             "total": {
                 "applications": 2, "tried_regions": 4, "tried_bytes": 245_760, "passed_bytes": 163_840,
@@ -158,15 +158,15 @@ fn json_has_all_of_an_activity() {
                 "quota_exceeded": 1, "spent_ns": 14_000,
                 "watched_bytes": 73_728, "returned_bytes": 65_536, "unmapped_bytes": 90_112,
                 "refusals": [
-                    {"errno": 11, "reason": "busy", "regions": 2, "bytes": 8192},
-                    {"errno": 12, "reason": "other", "regions": 2, "bytes": 8192}
+                    {"code": 11, "reason": "busy", "regions": 2, "bytes": 8192},
+                    {"code": 12, "reason": "other", "regions": 2, "bytes": 8192}
                 ]
             },
             "last": {
                 "time_ns": 160_000_000, "held_back_bytes": 6, "unobservable_bytes": 8,
                 "regions": [
-                    {"pid": 7, "id": common::id_json(7), "start": 65_536, "end": 69_632, "applied_bytes": 0},
-                    {"pid": 7, "id": common::id_json(7), "start": 69_632, "end": 73_728, "applied_bytes": 4096}
+                    {"id": common::id_json(7), "start": 65_536, "end": 69_632, "applied_bytes": 0},
+                    {"id": common::id_json(7), "start": 69_632, "end": 73_728, "applied_bytes": 4096}
                 ]
             }
         })
@@ -174,7 +174,7 @@ fn json_has_all_of_an_activity() {
     assert_eq!(activity["major_faults"], json!(12));
     let used = |pid| {
         json!({
-            "pid": pid, "id": common::id_json(pid),
+            "id": common::id_json(pid),
             "resident_bytes": 1_048_578, "proportional_bytes": 1_048_577, "swapped_bytes": 2
         })
     };

@@ -74,7 +74,10 @@ fn json_is_one_document_with_all_that_was_recorded() {
     let target = &first["targets"][0];
     assert_eq!((&target["pid"], &target["id"]), (&json!(7), &common::id_json(7)));
     assert_eq!(target["target"]["command"], json!("server, \"7\" --port 80"));
-    assert_eq!(target["mappings"][0], json!({"start": 65536, "end": 131_072, "permissions": "rw-p", "name": "[heap]"}));
+    assert_eq!(
+        target["mappings"][0],
+        json!({"start": 65536, "end": 131_072, "permissions": "rw-p", "name": "[heap]", "node": null})
+    );
     assert_eq!(
         target["regions"][0],
         json!({

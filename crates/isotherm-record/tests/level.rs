@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use isotherm_core::{Frequency, RegionPages, RegionSnapshot, Snapshot, TargetSnapshot};
 use isotherm_record::{
-    Contents, Ending, Event, Level, Mark, MarkText, Recorder, Recording, SnapshotRecord, level, merged,
+    Contents, Ending, Event, Level, Mark, MarkText, Needs, Recorder, Recording, SnapshotRecord, level, merged,
 };
 use proptest::prelude::*;
 
@@ -66,15 +66,7 @@ fn regions() -> impl Strategy<Value = Vec<RegionSnapshot>> {
                 let range = common::range(start..end);
                 let present = if is_present { range.size() } else { 0 };
                 let pages = Some(RegionPages { present, swapped: Some(0), ..RegionPages::default() });
-                regions.push(RegionSnapshot {
-                    range,
-                    nr_accesses,
-                    nr_samples: 20,
-                    nr_unobservable: 0,
-                    age,
-                    frequency: None,
-                    pages,
-                });
+                regions.push(RegionSnapshot { nr_accesses, nr_samples: 20, age, pages, ..RegionSnapshot::new(range) });
             }
             start = end;
         }
@@ -104,13 +96,10 @@ proptest! {
 #[test]
 fn a_merged_snapshot_ends_where_the_targets_or_the_interval_change_and_at_a_gap() {
     let region = |pages| RegionSnapshot {
-        range: common::range(pages),
         nr_accesses: 5,
         nr_samples: 20,
-        nr_unobservable: 0,
         age: 600,
-        frequency: None,
-        pages: None,
+        ..RegionSnapshot::new(common::range(pages))
     };
     let some = |nth: u32| {
         let frequency = (nth < 3).then(|| Frequency::new(f64::from(nth * 10), Some(f64::from(nth + 1))));
@@ -183,4 +172,36 @@ fn levels_of_a_recording_are_recordings_each_made_of_the_one_below() {
     assert_eq!((last.time, &last.targets[0].by_mapping), (expected.time, &expected.targets[0].by_mapping));
     assert!(last.targets[0].by_block.is_empty());
     assert_eq!(hour.0[0].info(common::process(7)), common::info(common::process(7)));
+}
+
+#[test]
+fn segments_have_merged_snapshots_and_those_after_the_last_segment_are_merged_when_they_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let mut recorder = Recorder::create(&path, &common::header()).unwrap();
+    let records: Vec<_> = (1..=6000).map(common::snapshot_record).collect();
+    records.iter().for_each(|record| recorder.write(record).unwrap());
+    recorder.flush().unwrap();
+    // Its recorder still runs, so that the last segment is in parts.
+    let recording = Recording::open(&path).unwrap();
+    assert_eq!(recording.ending(), Ending::Unfinished);
+    let of = |needs: Needs| -> (Vec<SnapshotRecord>, Vec<SnapshotRecord>) {
+        let events = recording.events(needs).map(Result::unwrap);
+        let all = events.map(|event| if let Event::Snapshot(record) = event { record } else { panic!("{event:?}") });
+        all.partition(|record| record.is_merged)
+    };
+    let (merged, each) = of(Needs { merged: true, ..Needs::SNAPSHOTS });
+    assert!(of(Needs::SNAPSHOTS).0.is_empty());
+    let bare = each.iter().filter(|record| record.snapshot.regions().next().is_none()).count();
+    assert!(bare > 3000 && bare < 6000, "{bare}");
+    assert!(merged.len() >= 20 && merged.len() < 100, "{}", merged.len());
+    let times = |records: &[SnapshotRecord]| records.iter().map(|record| record.snapshot.time).collect::<Vec<_>>();
+    assert!(times(&merged).is_sorted_by(|one, other| one < other), "{:?}", times(&merged));
+    assert_eq!((times(&each), times(&merged).last()), (times(&records), times(&records).last()));
+    assert_eq!(merged.iter().map(|record| record.snapshot.samples).sum::<u32>(), 6000 * records[0].snapshot.samples);
+    let (whole, of_merged) = (sums(&records), sums(&merged));
+    assert!(close(whole[0], of_merged[0]), "{whole:?} {of_merged:?}");
+    assert_eq!(merged[0].info(common::process(7)), records[0].info(common::process(7)));
+    let last = records.iter().find(|record| record.snapshot.time == merged[0].snapshot.time).unwrap();
+    assert_eq!(merged[0].snapshot.targets[0].mappings, last.snapshot.targets[0].mappings);
 }

@@ -72,7 +72,7 @@ fn json_has_each_reading_with_its_bounds() {
     assert_eq!(found[2]["time_ns"], 9_000_000_000_u64);
     let (total, target) = (&found[2]["total"][1], &found[2]["targets"][1]);
     assert_eq!(*total, serde_json::json!({"low_bytes": 27_000, "bytes": 27_001, "high_bytes": 54_001}));
-    assert_eq!((&target["pid"], &within(target)["bytes"]), (&8.into(), &9002.into()));
+    assert_eq!((&target["id"]["pid"], &within(target)["bytes"]), (&8.into(), &9002.into()));
     assert_eq!(within(&target["mappings"][0])["low_bytes"], 9000);
 }
 

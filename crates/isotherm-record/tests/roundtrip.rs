@@ -46,13 +46,11 @@ fn target(samples: u32) -> impl Strategy<Value = TargetSnapshot> {
             .map(|range| {
                 (0..=samples, 0..=samples, 0..=samples, any::<u32>()).prop_map(
                     move |(nr_accesses, nr_samples, nr_unobservable, age)| RegionSnapshot {
-                        range,
                         nr_accesses,
                         nr_samples,
                         nr_unobservable,
                         age,
-                        frequency: None,
-                        pages: None,
+                        ..RegionSnapshot::new(range)
                     },
                 )
             })

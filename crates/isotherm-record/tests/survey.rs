@@ -134,30 +134,42 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
     };
     let document: Value = serde_json::from_str(&converted(Format::Json)).unwrap();
     assert_eq!(document["activities"], json!([]));
-    let survey = &document["surveys"][0];
+    let target = &document["surveys"][0];
+    assert_eq!(target["id"], common::id_json(7));
+    assert_eq!(target["mappings"].as_array().unwrap().len(), 3);
+    let survey = &target["survey"];
     assert_eq!((&survey["time_ns"], &survey["interval_ns"]), (&json!(1_000_000_000), &json!(0)));
     assert_eq!(survey["cost"], json!({"reads": 18, "clears": 10, "cpu_ns": 10_000}));
     assert_eq!(survey["windows_ns"][9], json!(1_800_000_000_000_u64));
-    let target = &survey["targets"][0];
-    assert_eq!((&target["pid"], &target["id"]), (&json!(7), &common::id_json(7)));
-    assert_eq!(target["mappings"].as_array().unwrap().len(), 3);
     assert_eq!(
-        target["by_mapping"][1],
+        survey["mappings"][1],
         json!({
-            "mapping": 1, "present_bytes": 36864, "touched_bytes": 4096, "unobservable_bytes": 8192,
-            "unknown_bytes": 4096, "swapped_bytes": null, "mapped_again_bytes": 12288,
-            "kinds": {"lazily_freed_bytes": 4096, "unobservable_bytes": {"of a guest": 4096}},
-            "within_bytes": [0, 0, 4096, 4096, 8192, 8192, 12288, 12288, 16384, 16384]
+            "mapping": 1,
+            "sums": {
+                "figures": {
+                    "present_bytes": 36864, "touched_bytes": 4096, "unobservable_bytes": 8192, "unknown_bytes": 4096,
+                    "swapped_bytes": null
+                },
+                "mapped_again_bytes": 12288,
+                "kinds": {
+                    "lazily_freed_bytes": 4096, "locked_bytes": 0, "shared_bytes": 0, "guest_bytes": 4096,
+                    "device_bytes": 0, "io_uring_bytes": 0, "hugetlb_bytes": 0, "other_bytes": 0
+                }
+            }
         })
     );
-    assert_eq!(target["by_mapping"][0]["swapped_bytes"], json!(4096));
+    // Each number is the difference to the one before.
+    let within = json!([0, 0, 4096, 0, 4096, 0, 4096, 0, 4096, 0]);
+    assert_eq!(survey["within_bytes"].as_array().unwrap()[10..20], within.as_array().unwrap()[..]);
+    assert_eq!(survey["mappings"][0]["sums"]["figures"]["swapped_bytes"], json!(4096));
     let block = json!({
-        "start": 2_097_152, "present_pages": 9, "touched_pages": 3, "idle_ns": 1_000_000_000,
-        "mean_idle_ns": 2_000_000_000_u64, "swapped_pages": 2, "unobservable_pages": 4, "unknown_pages": null
+        "gap_blocks": 0, "present_pages": 9, "touched_pages": 3, "used_cs": 0, "mean_used_cs": -100,
+        "swapped_pages": 2, "unobservable_pages": 4, "unknown_pages": null
     });
-    assert_eq!(target["blocks"][1], block);
+    assert_eq!(survey["blocks"][1], block);
     // Mappings stand only where they change, which is with each survey here.
-    assert_eq!(document["surveys"][1]["targets"][0].get("target"), None);
+    let again = document["surveys"].as_array().unwrap().iter().filter(|entry| entry["id"] == target["id"]).nth(1);
+    assert_eq!(again.unwrap().get("target"), None);
     let region = &document["snapshots"][0]["targets"][0]["regions"];
     assert_eq!(region[0].get("present_bytes"), None);
     assert_eq!((&region[1]["present_bytes"], &region[1]["unknown_bytes"]), (&json!(4096), &json!(1)));

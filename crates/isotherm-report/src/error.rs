@@ -73,6 +73,12 @@ pub enum ReportError {
         /// The measure that was asked for.
         measure: Measure,
     },
+    /// Two parts are not of one run, or not one after the other.
+    #[error(
+        "the parts that were accumulated are of different runs, or not one after the other; read the recordings of \
+         several runs as one stream"
+    )]
+    NotOneStream,
     /// The report does not exist in this format.
     #[error(
         "there is no {} of the report {}; use --format {}", format.name(), kind.name(), formats(*kind)

@@ -13,7 +13,7 @@ use crate::escape::sanitise;
 use crate::measure::Measure;
 use crate::pace::{Pace, Pacing};
 use crate::punctuality::Punctuality;
-use crate::source::{Accumulator, Seen, Selection, Source, Visit, is_surveyed, walk};
+use crate::source::{Accumulator, Detail, Seen, Selection, Source, Takes, Visit, is_surveyed, walk};
 use crate::surveys::selected;
 
 /// With a lower share of samples that found an access, samples say little.
@@ -106,9 +106,11 @@ impl Evidence {
     }
 
     fn add_row(&mut self, visit: &Visit<'_>) {
-        self.pacing.add(visit);
-        self.punctuality.add(visit);
-        if !visit.chosen || !self.sampled {
+        if visit.detail != Detail::Merged {
+            self.pacing.add(visit);
+            self.punctuality.add(visit);
+        }
+        if !visit.chosen || !self.sampled || visit.detail == Detail::Bare {
             return;
         }
         let samples = visit.row.samples;
@@ -222,6 +224,10 @@ impl Accumulator for Evidence {
     fn needs(&self) -> Needs {
         let of_snapshots = Needs { snapshots: true, costs: true, regions: self.sampled, ..Needs::NOTHING };
         of_snapshots | Needs { surveys: true, ..Needs::NOTHING } | Needs::PANELS | Needs::MISSED
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Both
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

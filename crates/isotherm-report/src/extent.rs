@@ -11,7 +11,7 @@ use isotherm_record::{Needs, TargetInfo};
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
-use crate::source::{Accumulator, Seen, Selection};
+use crate::source::{Accumulator, Seen, Selection, Takes};
 use crate::surveys::{Piece, pieces};
 
 /// A range of addresses, and the name of the last mapping there.
@@ -196,6 +196,10 @@ impl Extent {
 impl Accumulator for Extent {
     fn needs(&self) -> Needs {
         Needs { snapshots: true, regions: true, ..Needs::SURVEYS }
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod accumulated;
 pub mod axis;
 mod brief;
 pub mod colour;
@@ -78,6 +79,7 @@ pub mod tune;
 mod used;
 pub mod wss;
 
+pub use accumulated::Accumulated;
 pub use command::{program, shown_command, shown_pid};
 pub use course::Life;
 pub use error::ReportError;
@@ -96,7 +98,9 @@ pub use punctuality::STARVED;
 pub use regions::{Limits, RegionOptions, Sort};
 pub use report::{Choice, Kind, write};
 pub use resident::{KindBytes, Surveyed};
-pub use source::{Accumulator, Events, Piece, Seen, SelectedTarget, Selection, Share, Source, Visit, pieces, walk};
+pub use source::{
+    Accumulator, Detail, Events, Piece, Seen, SelectedTarget, Selection, Share, Source, Takes, Visit, pieces, walk,
+};
 pub use summary::SummarySort;
 pub use text::{Colour, Terminal, part_in, width, wrap};
 

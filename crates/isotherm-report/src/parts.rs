@@ -64,7 +64,7 @@ mod tests {
 
     fn region(nr_accesses: u32, pages: Option<RegionPages>) -> RegionSnapshot {
         let range = AddrRange::new(0, 1 << 20).unwrap();
-        RegionSnapshot { range, nr_accesses, nr_samples: 20, nr_unobservable: 0, age: 0, frequency: None, pages }
+        RegionSnapshot { nr_accesses, nr_samples: 20, pages, ..RegionSnapshot::new(range) }
     }
 
     fn of(region: &RegionSnapshot) -> Parts {

@@ -6,12 +6,12 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::BoxError;
-use isotherm_record::{Header, Needs};
+use isotherm_core::{BoxError, Snapshot};
+use isotherm_record::{Header, Needs, Recorder, Recording, SnapshotRecord};
 use isotherm_report::axis::AxisResolution;
 use isotherm_report::heatmap::{Heatmap, Plan};
 use isotherm_report::temperature::Temperatures;
-use isotherm_report::{Events, Selection, Source};
+use isotherm_report::{Events, Format, Kind, Options, Selection, Source, write};
 use made::{ANON, MIB, Made, made, mapping, region, row};
 
 /// A recording that tells when it ends, as a file does.
@@ -74,4 +74,49 @@ fn merged_snapshots_have_the_rates_and_the_temperatures_of_each() {
         assert!(before.abs_diff(after) * 50 <= all, "{before} and {after} of {all} in {band:?}");
     }
     assert!(other.over_time.len() <= 8192 + 1 && other.over_time.len() > 4096, "{}", other.over_time.len());
+}
+
+#[test]
+fn a_file_has_merged_snapshots_that_say_what_each_of_its_snapshots_says() {
+    let mut each = long(70_000);
+    each.header.aggregation_ns *= 10;
+    each.rows.iter_mut().for_each(|row| (row.time, row.aggregation) = (row.time * 10, row.aggregation * 10));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("long.rec");
+    let mut recorder = Recorder::create(&path, &each.header).unwrap();
+    for row in &each.rows {
+        let snapshot = Snapshot {
+            time: row.time,
+            aggregation: row.aggregation,
+            samples: row.samples,
+            targets: vec![row.target.clone()],
+            ..Snapshot::default()
+        };
+        let infos = [(row.target.id, row.info.clone())].into();
+        recorder.write(&SnapshotRecord { snapshot, cost: row.cost, infos, ..SnapshotRecord::default() }).unwrap();
+    }
+    recorder.finish().unwrap();
+    let file = Recording::open(&path).unwrap();
+    let summary = |source: &dyn Source| -> serde_json::Value {
+        let mut out = vec![];
+        let (selection, options) = (Selection::default(), Options::default());
+        write(Kind::Summary, Format::Json, source, &selection, &options, &mut out).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    };
+    let (one, other) = (summary(&each), summary(&file));
+    for name in ["from_ns", "to_ns", "snapshots", "rounds", "hot_hz"] {
+        assert_eq!(one[name], other[name], "{name}");
+    }
+    for name in ["size_bytes", "hot_bytes", "warm_bytes", "cold_bytes"] {
+        let [one, other] = [&one, &other].map(|summary| summary["total"][name].as_f64().unwrap());
+        assert!((one - other).abs() <= 0.02 * 64.0 * MIB as f64, "{name}: {one} and {other}");
+    }
+    let regions = |source: &dyn Source| {
+        let mut out = vec![];
+        let (selection, options) = (Selection::default(), Options::default());
+        write(Kind::Regions, Format::Json, source, &selection, &options, &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().count()
+    };
+    let count = regions(&file);
+    assert!((1000..9000).contains(&count), "{count}");
 }

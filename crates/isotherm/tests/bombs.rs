@@ -80,7 +80,7 @@ fn pages(from: u64, to: u64) -> AddrRange {
 }
 
 fn region(range: AddrRange) -> RegionSnapshot {
-    RegionSnapshot { range, nr_accesses: 1, nr_samples: 20, nr_unobservable: 0, age: 1, frequency: None, pages: None }
+    RegionSnapshot { nr_accesses: 1, nr_samples: 20, age: 1, ..RegionSnapshot::new(range) }
 }
 
 /// Reports on a recording, each with less memory than this.

@@ -193,13 +193,11 @@ fn range(start: u64, end: u64) -> AddrRange {
 
 fn snapshot(i: u32) -> Snapshot {
     let region = |start, end, nr_accesses| RegionSnapshot {
-        range: range(start, end),
         nr_accesses,
         nr_samples: 20,
         nr_unobservable: i % 2,
         age: i,
-        frequency: None,
-        pages: None,
+        ..RegionSnapshot::new(range(start, end))
     };
     let mapping = |start, end, name: &str| Mapping {
         range: range(start, end),

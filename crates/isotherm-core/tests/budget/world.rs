@@ -301,8 +301,7 @@ fn all_hot() -> Snapshot {
     let size = 1 << 30;
     let pages = Some(RegionPages { present: size, touched: size, ..RegionPages::default() });
     let range = AddrRange::new(0, size).expect("a range");
-    let region =
-        RegionSnapshot { range, nr_accesses: 20, nr_samples: 20, nr_unobservable: 0, age: 0, frequency: None, pages };
+    let region = RegionSnapshot { nr_accesses: 20, nr_samples: 20, pages, ..RegionSnapshot::new(range) };
     let target =
         TargetSnapshot { id: TargetId::process(1, Duration::ZERO), regions: vec![region], mappings: [].into() };
     Snapshot { samples: 20, targets: vec![target], ..Snapshot::default() }

@@ -34,13 +34,10 @@ pub fn process(pid: u32) -> TargetId {
 /// A target with these regions and these mappings, each given by its pages and its name.
 pub fn target(id: u32, regions: &[Region], mappings: &[(u64, u64, &str)]) -> TargetSnapshot {
     let region = |&(start, end, nr_accesses, age): &Region| RegionSnapshot {
-        range: pages(start, end),
         nr_accesses,
         nr_samples: SAMPLES,
-        nr_unobservable: 0,
         age,
-        frequency: None,
-        pages: None,
+        ..RegionSnapshot::new(pages(start, end))
     };
     let mapping =
         |&(start, end, name): &(u64, u64, &str)| Mapping { name: name.into(), ..Mapping::anonymous(pages(start, end)) };

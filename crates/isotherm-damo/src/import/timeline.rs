@@ -256,13 +256,10 @@ fn regions(regions: &[file::Region], timing: Timing, findings: &mut Findings) ->
         findings.over_full += u64::from(is_over_full);
         findings.without_age += u64::from(region.age == file::Age::Unknown);
         converted.push(RegionSnapshot {
-            range,
             nr_accesses,
             nr_samples: timing.samples,
-            nr_unobservable: 0,
             age: timing.age(region),
-            frequency: None,
-            pages: None,
+            ..RegionSnapshot::new(range)
         });
     }
     findings.regions += converted.len() as u64;

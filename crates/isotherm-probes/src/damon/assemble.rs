@@ -102,13 +102,10 @@ impl Assembler {
             (self.open.targets.last_mut(), AddrRange::new(event.start, event.end))
         {
             regions.push(RegionSnapshot {
-                range,
                 nr_accesses: event.nr_accesses.min(self.samples),
                 nr_samples: self.samples,
-                nr_unobservable: 0,
                 age: event.age,
-                frequency: None,
-                pages: None,
+                ..RegionSnapshot::new(range)
             });
         }
         self.open.time_ns = time_ns;

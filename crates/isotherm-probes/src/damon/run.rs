@@ -144,13 +144,10 @@ impl Run {
                     tried => tried?,
                 };
                 let region = |(range, nr_accesses, age): (_, u32, _)| RegionSnapshot {
-                    range,
                     nr_accesses: nr_accesses.min(samples),
                     nr_samples: samples,
-                    nr_unobservable: 0,
                     age,
-                    frequency: None,
-                    pages: None,
+                    ..RegionSnapshot::new(range)
                 };
                 let regions: Vec<_> = tried.into_iter().map(region).collect();
                 let targets = if regions.is_empty() { vec![] } else { vec![(0, regions)] };

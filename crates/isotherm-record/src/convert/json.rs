@@ -2,7 +2,7 @@
 //! memory, what is missing, and the readings of the panel.
 //!
 //! What a target is and its mappings are in the first snapshot that has the target, and in those where they change; in
-//! surveys likewise.
+//! surveys likewise. All but snapshots has the form of the columns of the recording.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -12,16 +12,14 @@ use std::sync::Arc;
 use isotherm_core::{Allocations, Mapping, PanelSnapshot, TargetId};
 use serde::Serialize;
 
-use super::activity::ActivityOut;
-use super::allocations::AllocationsOut;
-use super::identity::IdOut;
-use super::mapping::MappingOut;
-use super::panel::PanelOut;
-use super::survey::SurveyOut;
 use super::{FormatWriter, flat};
-use crate::id::pid_column;
+use crate::id::{StoredId, pid_column};
+use crate::target::mapping_columns;
 use crate::time::nanoseconds;
-use crate::{Activity, Cost, Ending, FORMAT, Mark, Missed, Recording, Row, SurveyRecord, TargetInfo};
+use crate::{
+    Activity, Cost, Ending, FORMAT, Mark, Missed, Recording, Row, SurveyRecord, TargetInfo, activity, allocations,
+    columns, panel, survey,
+};
 
 pub(super) struct Json {
     output: BufWriter<File>,
@@ -66,11 +64,11 @@ struct Target {
     #[serde(skip)]
     which: TargetId,
     pid: u32,
-    id: IdOut,
+    id: columns::Id,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<TargetInfo>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mappings: Option<Vec<MappingOut>>,
+    mappings: Option<Vec<columns::Mapping>>,
     regions: Vec<RegionOut>,
 }
 
@@ -99,17 +97,15 @@ struct PagesOut {
     absent_bytes: Option<u64>,
 }
 
+/// One target in one survey.
 #[derive(Serialize)]
-struct MarkOut<'a> {
-    time_ns: u64,
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-struct MissedOut {
-    time_ns: u64,
-    kind: &'static str,
-    count: u64,
+struct Surveyed {
+    id: columns::Id,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<columns::Target>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mappings: Option<Vec<columns::Mapping>>,
+    survey: columns::Survey,
 }
 
 impl FormatWriter for Json {
@@ -155,37 +151,46 @@ impl FormatWriter for Json {
 
     fn activity(&mut self, activity: &Activity) -> io::Result<()> {
         self.begin(List::Activities)?;
-        let activity = ActivityOut::new(activity, self.from_boot);
-        self.write_entry(&activity)
+        self.write_entry(&activity::to_columns(activity, self.from_boot))
     }
 
-    fn survey(&mut self, survey: SurveyRecord) -> io::Result<()> {
+    fn survey(&mut self, record: SurveyRecord) -> io::Result<()> {
         self.begin(List::Surveys)?;
         let before = self.survey.take();
-        self.write_entry(&SurveyOut::new(&survey, before.as_ref(), self.from_boot))?;
-        self.survey = Some(survey);
+        let mut cost = Some((record.survey.cost, record.cpu));
+        for (found, info) in record.described() {
+            let known = before.iter().flat_map(SurveyRecord::described).find(|(known, _)| known.id == found.id);
+            let same_info = known.as_ref().is_some_and(|(_, known)| *known == info);
+            let same_mappings = known.is_some_and(|(known, _)| known.mappings == found.mappings);
+            self.write_entry(&Surveyed {
+                id: StoredId::new(found.id, self.from_boot).column(),
+                target: (!same_info).then(|| columns::Target::from(&*info)),
+                mappings: (!same_mappings).then(|| mapping_columns(found.id, &found.mappings)),
+                survey: survey::to_column(&record.survey, found, cost.take()),
+            })?;
+        }
+        self.survey = Some(record);
         Ok(())
     }
 
     fn mark(&mut self, mark: &Mark) -> io::Result<()> {
         self.begin(List::Marks)?;
-        self.write_entry(&MarkOut { time_ns: nanoseconds(mark.time), text: &mark.text })
+        self.write_entry(&mark.to_column())
     }
 
     fn allocations(&mut self, found: &Allocations) -> io::Result<()> {
         self.begin(List::Allocations)?;
-        self.write_entry(&AllocationsOut::new(found, self.from_boot))
+        self.write_entry(&allocations::to_columns(found, self.from_boot))
     }
 
     fn missed(&mut self, missed: &Missed) -> io::Result<()> {
         self.begin(List::Missed)?;
-        let Missed { time, kind, count } = *missed;
-        self.write_entry(&MissedOut { time_ns: nanoseconds(time), kind: kind.name(), count })
+        self.write_entry(&missed.to_column())
     }
 
     fn panel(&mut self, found: &PanelSnapshot) -> io::Result<()> {
         self.begin(List::Panel)?;
-        self.write_entry(&PanelOut::new(found, self.from_boot))
+        self.write_entry(&panel::to_column(found, self.from_boot))
     }
 
     fn end(mut self) -> io::Result<BufWriter<File>> {
@@ -263,10 +268,9 @@ impl Json {
         Target {
             which: id,
             pid: pid_column(id),
-            id: IdOut::new(id, self.from_boot),
+            id: StoredId::new(id, self.from_boot).column(),
             target: (!same_info).then(|| TargetInfo::clone(&row.info)),
-            mappings: (!same_mappings)
-                .then(|| row.target.mappings.iter().map(|mapping| MappingOut::new(id, mapping)).collect()),
+            mappings: (!same_mappings).then(|| mapping_columns(id, &row.target.mappings)),
             regions: regions.collect(),
         }
     }

@@ -1,19 +1,13 @@
 //! Conversion of recordings to other formats, with one file for each format. [`convert_with`] is for the formats of
 //! other crates.
 
-mod activity;
-mod allocations;
 mod csv;
 mod cut;
 mod flat;
-mod identity;
 mod json;
-mod mapping;
 mod merge;
-mod panel;
 mod parquet;
 mod recording;
-mod survey;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};

@@ -1,8 +1,8 @@
 //! Tables of columns, each declared as a struct.
 //!
 //! [`table!`] declares a struct with one field for each column. The declaration defines the Arrow schema, the builder
-//! that collects values for a file, the reader of a file's columns, and the description of each column in
-//! `docs/recording.md`.
+//! that collects values for a file, the reader of a file's columns, its form in JSON, and the description of each column
+//! in `docs/recording.md`.
 //!
 //! A reader finds a column by its name. It ignores columns that are not declared. A column of type `Option` may be
 //! missing, and then reads as null. Of a column that was not wanted, an `Option` reads as null and a list as empty.
@@ -22,6 +22,7 @@ use arrow_schema::{ArrowError, DataType, Fields};
 use crate::column::{Column, Values};
 
 pub(crate) use description::Description;
+pub(crate) use lists::ListReader;
 pub(crate) use select::only;
 
 // Why a column of a file cannot be read as declared.
@@ -117,9 +118,9 @@ macro_rules! table {
         }
     ) => {
         $(#[doc = $about])*
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
         pub(crate) struct $table {
-            $( $(#[doc = $doc])* pub(crate) $field: $type, )+
+            $( $(#[doc = $doc])* #[serde(rename = $column)] pub(crate) $field: $type, )+
         }
 
         /// Collects rows of the table.

@@ -96,13 +96,11 @@ pub fn snapshot(i: u32) -> Snapshot {
             mappings: Arc::from(mappings),
             regions: regions
                 .map(|(pages, nr_accesses)| RegionSnapshot {
-                    range: range(pages),
                     nr_accesses,
                     nr_samples: 20 - i % 2,
                     nr_unobservable: i % 3,
                     age: i,
-                    frequency: None,
-                    pages: None,
+                    ..RegionSnapshot::new(range(pages))
                 })
                 .to_vec(),
         }

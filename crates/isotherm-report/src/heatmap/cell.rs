@@ -184,3 +184,27 @@ pub enum Shown {
     /// It was mapped, but nothing of it was in memory or in swap.
     Absent,
 }
+
+/// Bytes that stand for rates, for unknown memory, for absent memory, for memory in swap, for unobservable memory and
+/// for nothing.
+pub(crate) const HIGHEST_RATE: u8 = 250;
+pub(crate) const IS_UNKNOWN: u8 = 251;
+pub(crate) const IS_ABSENT: u8 = 252;
+pub(crate) const IN_SWAP: u8 = 253;
+const IN_THE_DARK: u8 = 254;
+pub(crate) const NOTHING: u8 = 255;
+
+impl Shown {
+    /// What is shown of a cell as a byte.
+    pub(crate) fn code(cell: Option<Self>) -> u8 {
+        match cell {
+            None => NOTHING,
+            Some(Self::Unobservable) => IN_THE_DARK,
+            Some(Self::Unknown) => IS_UNKNOWN,
+            Some(Self::Swapped) => IN_SWAP,
+            Some(Self::Absent) => IS_ABSENT,
+            // Only memory without accesses is 0.
+            Some(Self::Rate(rate)) => (rate * f32::from(HIGHEST_RATE)).round().max(f32::from(rate > 0.0)) as u8,
+        }
+    }
+}

@@ -21,15 +21,35 @@ use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
-use crate::source::{Accumulator, Known, Seen, Selection, Source, Walks};
+use crate::source::{Accumulator, Known, Seen, Selection, Source, Takes, Walks};
 use crate::surveys::{Piece, pieces, runs, selected};
 
 use grid::Grid;
 
 pub use cell::{Cell, Sampled, Shown, Sums};
+pub(crate) use cell::{HIGHEST_RATE, IN_SWAP, IS_ABSENT, IS_UNKNOWN, NOTHING};
 pub use columns::Columns;
 pub(crate) use plan::shares;
 pub use plan::{Lane, LeftOut, Plan};
+
+/// The last value of a function. What lies next to each other is mostly of one region.
+pub(crate) struct Memo<K, V> {
+    of: fn(K) -> V,
+    last: Option<(K, V)>,
+}
+
+impl<K: Copy + PartialEq, V: Copy> Memo<K, V> {
+    pub(crate) fn new(of: fn(K) -> V) -> Self {
+        Self { of, last: None }
+    }
+
+    pub(crate) fn of(&mut self, key: K) -> V {
+        match self.last {
+            Some((last, value)) if last == key => value,
+            _ => self.last.insert((key, (self.of)(key))).1,
+        }
+    }
+}
 
 /// The heatmap of one target.
 pub struct TargetMap {
@@ -53,17 +73,55 @@ pub struct TargetMap {
     /// The bytes of the target at the last survey.
     at_end: Option<PlacedBytes>,
     measure: Measure,
+    /// What a picture shows of the cells, once that is asked.
+    codes: OnceCell<Vec<u8>>,
 }
 
 impl TargetMap {
     /// The cell of a row (0 has the lowest addresses) and a column. None if nothing was mapped or recorded there.
     pub fn cell(&self, row: usize, column: usize) -> Option<Cell> {
+        self.cell_by(row, column, |hz| Measure::heat_of(hz.into()))
+    }
+
+    /// The cell, with the place of a frequency on the scale as `heat` says.
+    fn cell_by(&self, row: usize, column: usize, heat: impl FnOnce(f32) -> f32) -> Option<Cell> {
         let cell = self.cells.get(row, column)?.cell()?;
         Some(match self.measure {
-            Measure::Rate => Cell { rate: Measure::heat_of(cell.hz.into()), ..cell },
+            Measure::Rate => Cell { rate: heat(cell.hz), ..cell },
             Measure::Touched => cell,
             Measure::IdleTime => Cell { rate: Measure::heat(cell.age), ..cell },
         })
+    }
+
+    /// How often a page of a cell is accessed, in hertz, and the age of that. `None` as for [`cell`](Self::cell).
+    pub(crate) fn hz_and_age(&self, row: usize, column: usize) -> Option<(f32, Duration)> {
+        self.cells.get(row, column)?.cell().map(|cell| (cell.hz, cell.age))
+    }
+
+    /// What a picture shows of each cell, as bytes ([`Shown::code`]), row by row from the lowest addresses. The walk must
+    /// be over.
+    pub(crate) fn codes(&self) -> &[u8] {
+        self.codes.get_or_init(|| {
+            let mut heat = Memo::new(|hz: f32| Measure::heat_of(hz.into()));
+            let columns = self.columns.count;
+            let mut codes = vec![0; self.axis.rows * columns];
+            self.each_cell(|row, column| {
+                let cell = self.cell_by(row, column, |hz| heat.of(hz));
+                codes[row * columns + column] = Shown::code(self.shown_of(cell, row, column));
+            });
+            codes
+        })
+    }
+
+    /// Calls a function with the row and the column of each cell. Those that are near to each other in memory come one
+    /// after another, by rows as by columns.
+    pub(crate) fn each_cell(&self, mut each: impl FnMut(usize, usize)) {
+        /// How many columns come before the next row.
+        const BLOCK: usize = 32;
+        for first in (0..self.columns.count).step_by(BLOCK) {
+            let block = first..(first + BLOCK).min(self.columns.count);
+            (0..self.axis.rows).for_each(|row| block.clone().for_each(|column| each(row, column)));
+        }
     }
 
     /// Where the memory of a cell was. `None` if no survey tells.
@@ -73,7 +131,11 @@ impl TargetMap {
 
     /// What a picture shows of a cell. `None` if nothing was mapped or recorded there.
     pub fn shown(&self, row: usize, column: usize) -> Option<Shown> {
-        let (cell, placement) = (self.cell(row, column), self.placement(row, column));
+        self.shown_of(self.cell(row, column), row, column)
+    }
+
+    fn shown_of(&self, cell: Option<Cell>, row: usize, column: usize) -> Option<Shown> {
+        let placement = self.placement(row, column);
         // Where no region is, nothing is in memory.
         let swapped = |of: Placement| of.is_swapped() || cell.is_none() && of.swapped > Some(0.0);
         if placement.is_some_and(swapped) {
@@ -126,8 +188,6 @@ pub struct Heatmap {
     unplaced: bool,
     /// The last survey, which says where the memory is until the next one.
     placed: Option<SurveySnapshot>,
-    /// What is shown of some cell besides rates, once that is asked.
-    shown: OnceCell<Vec<Shown>>,
 }
 
 impl Heatmap {
@@ -252,6 +312,7 @@ impl Heatmap {
                     places: None,
                     at_end: None,
                     measure: Measure::Rate,
+                    codes: OnceCell::new(),
                 }
             })
             .collect::<Vec<_>>();
@@ -272,7 +333,6 @@ impl Heatmap {
             selection: Selection::default(),
             unplaced: false,
             placed: None,
-            shown: OnceCell::new(),
         }
     }
 
@@ -312,19 +372,8 @@ impl Heatmap {
 
     /// Whether a cell is shown as this, which is not a rate. The walk must be over.
     pub(crate) fn shows(&self, what: Shown) -> bool {
-        let shown = self.shown.get_or_init(|| {
-            let mut found = vec![];
-            for map in &self.targets {
-                let cells = (0..map.columns.count).flat_map(|column| (0..map.axis.rows).map(move |row| (row, column)));
-                for shown in cells.filter_map(|(row, column)| map.shown(row, column)) {
-                    if !matches!(shown, Shown::Rate(_)) && !found.contains(&shown) {
-                        found.push(shown);
-                    }
-                }
-            }
-            found
-        });
-        shown.contains(&what)
+        let code = Shown::code(Some(what));
+        self.targets.iter().any(|map| map.codes().contains(&code))
     }
 }
 
@@ -336,8 +385,8 @@ impl Accumulator for Heatmap {
         }
     }
 
-    fn takes_merged(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

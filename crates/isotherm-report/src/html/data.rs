@@ -15,12 +15,11 @@ use crate::Measure;
 use crate::axis::AxisResolution;
 use crate::command::program_of;
 use crate::extent::{Extent, TargetExtent, shown_name};
-use crate::heatmap::{Heatmap, Plan, TargetMap};
-use crate::placement::Placement;
+use crate::heatmap::{HIGHEST_RATE, Heatmap, IN_SWAP, IS_ABSENT, Memo, NOTHING, Plan, TargetMap};
 use crate::regions::{RegionOptions, TargetRegions};
-use crate::source::{Accumulator, Seen};
+use crate::source::{Accumulator, Seen, Takes};
 use crate::surveys::LastSurveys;
-use crate::svg::{HIGHEST_RATE, IN_SWAP, IS_ABSENT, NOTHING, code, palette};
+use crate::svg::palette;
 use crate::text::cut;
 use crate::text::title::title;
 use crate::{ReportError, Terminal};
@@ -123,6 +122,10 @@ impl<'a> SampledSnapshots<'a> {
 impl Accumulator for SampledSnapshots<'_> {
     fn needs(&self) -> Needs {
         Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
@@ -240,16 +243,13 @@ pub(crate) fn data(
         .iter()
         .map(|target| {
             let held = moments.targets.get(&target.id);
-            let placement = |share: &dyn Fn(Placement) -> Option<f64>| -> Option<String> {
-                let code = |row, column| share_code(target.placement(row, column).and_then(share));
-                heatmap.has_places().then(|| BASE64.encode(each_cell(target, code)))
-            };
-            let cells = each_cell(target, |row, column| code(target.shown(row, column)));
             let touched = touched.and_then(|touched| touched.targets.iter().find(|map| map.id == target.id));
-            let touched = |row, column| match cells[row * target.columns.count + column] {
+            let layers = Layers::of(target);
+            let touched = target.codes().iter().enumerate().map(|(nth, &code)| match code {
                 elsewhere @ (IN_SWAP | IS_ABSENT) => elsewhere,
-                _ => code(touched.and_then(|touched| touched.shown(row, column))),
-            };
+                _ => touched.and_then(|touched| touched.codes().get(nth).copied()).unwrap_or(NOTHING),
+            });
+            let (places, samples) = (heatmap.has_places(), heatmap.has_samples());
             json!({
                 "title": cut_at_end(&title(target.id, &target.info)),
                 "program": cut_at_end(&program_of(target.id, &target.info.command)),
@@ -262,16 +262,12 @@ pub(crate) fn data(
                 "areas": areas(target, &mut names, pieces),
                 "size": target.size(),
                 "physical": target.id == TargetId::PhysicalMemory,
-                "cells": BASE64.encode(&cells),
-                "touched": has_touched.then(|| BASE64.encode(each_cell(target, touched))),
-                "ages": BASE64.encode(each_cell(target, |row, column| {
-                    target.cell(row, column).map_or(0, |cell| age_code(cell.age))
-                })),
-                "hz": heatmap.has_samples().then(|| BASE64.encode(each_cell(target, |row, column| {
-                    target.cell(row, column).map_or(0, |cell| hz_code(cell.hz))
-                }))),
-                "present": placement(&|placement| Some(placement.present)),
-                "swapped": placement(&|placement| placement.swapped),
+                "cells": BASE64.encode(target.codes()),
+                "touched": has_touched.then(|| BASE64.encode(touched.collect::<Vec<_>>())),
+                "ages": BASE64.encode(layers.ages),
+                "hz": samples.then(|| BASE64.encode(layers.hz)),
+                "present": places.then(|| BASE64.encode(layers.present)),
+                "swapped": places.then(|| BASE64.encode(layers.swapped)),
                 "moments": held.map(|held| &held.index[..]).unwrap_or_default(),
                 "regions": BASE64.encode(held.map(|held| &held.bytes[..]).unwrap_or_default()),
             })
@@ -291,18 +287,34 @@ pub(crate) fn data(
     })
 }
 
-/// A byte for each cell, row by row from the lowest addresses.
-fn each_cell(target: &TargetMap, byte: impl Fn(usize, usize) -> u8) -> Vec<u8> {
-    let (rows, columns) = (target.axis.rows, target.columns.count);
-    let mut bytes = vec![0; rows * columns];
-    // Cells lie column by column in memory.
-    for column in 0..columns {
-        (0..rows).for_each(|row| bytes[row * columns + column] = byte(row, column));
-    }
-    bytes
+/// A byte for each cell of each kind, row by row from the lowest addresses.
+struct Layers {
+    ages: Vec<u8>,
+    hz: Vec<u8>,
+    present: Vec<u8>,
+    swapped: Vec<u8>,
 }
 
-/// A share as a byte, as [`code`] has rates.
+impl Layers {
+    fn of(target: &TargetMap) -> Self {
+        let columns = target.columns.count;
+        let blank = || vec![0; target.axis.rows * columns];
+        let mut layers = Self { ages: blank(), hz: blank(), present: blank(), swapped: blank() };
+        let (mut age_code, mut hz_code) = (Memo::new(age_code), Memo::new(hz_code));
+        target.each_cell(|row, column| {
+            let at = row * columns + column;
+            if let Some((hz, age)) = target.hz_and_age(row, column) {
+                (layers.ages[at], layers.hz[at]) = (age_code.of(age), hz_code.of(hz));
+            }
+            let placement = target.placement(row, column);
+            layers.present[at] = share_code(placement.map(|of| of.present));
+            layers.swapped[at] = share_code(placement.and_then(|of| of.swapped));
+        });
+        layers
+    }
+}
+
+/// A share as a byte, as [`Shown::code`](crate::heatmap::Shown::code) has rates.
 fn share_code(share: Option<f64>) -> u8 {
     share.map_or(NOTHING, |share| (share * f64::from(HIGHEST_RATE)).round() as u8)
 }

@@ -10,7 +10,7 @@ use super::{ALL, Ask, Body, Choice, Kind, Made, Report, line, sufficient};
 use crate::notes::Notes;
 use crate::options::Options;
 use crate::regions::{RegionOptions, TargetRegions, one_snapshot};
-use crate::source::{Accumulator, Seen, Selection, walk};
+use crate::source::{Accumulator, Seen, Selection, Takes, walk};
 use crate::surveys::LastSurveys;
 use crate::svg::Drawing;
 use crate::text::{RegionsText, Terminal};
@@ -94,6 +94,10 @@ struct JsonLines<'a> {
 impl Accumulator for JsonLines<'_> {
     fn needs(&self) -> Needs {
         Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

@@ -25,7 +25,7 @@ use crate::node_memory::NodeMemory;
 use crate::of_mappings::{ByName, OfMappings};
 use crate::overhead::Overhead;
 use crate::pace::Pace;
-use crate::source::{Accumulator, Known, Seen, Visit};
+use crate::source::{Accumulator, Known, Seen, Takes, Visit};
 use temperature::{Added, Sums};
 
 pub use temperature::{Temperature, folded};
@@ -348,8 +348,8 @@ impl Accumulator for SummaryBuilder {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
 
-    fn takes_merged(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_core::units;
 use isotherm_record::Mark;
 
-use super::{Across, Anchor, Drawing, ON_COLOURS, Scale, code, fit, legend, mark_row, text_width};
+use super::{Across, Anchor, Drawing, ON_COLOURS, Scale, fit, legend, mark_row, text_width};
 use crate::axis::{Area, AxisResolution};
 use crate::escape::sanitise;
 use crate::extent::{Extent, shown_name};
@@ -126,7 +126,8 @@ fn draw_target(
         let tall = of_row * area.rows as f64;
         let cells: Vec<u8> = (area.first_row..area.first_row + area.rows)
             .rev()
-            .flat_map(|row| (0..columns).map(move |column| code(target.shown(row, column))))
+            .flat_map(|row| &target.codes()[row * columns..][..columns])
+            .copied()
             .collect();
         drawing.rect((born, y), ((died - born).max(1.0), tall), r#"class="frame""#);
         drawing.cells((from, y), (to - from, tall), (columns, area.rows), (heatmap.measure, &cells))?;

@@ -24,7 +24,7 @@ use crate::ReportError;
 use crate::colour::{ABSENT, SWAPPED, UNKNOWN, UNOBSERVABLE};
 use crate::escape::markup;
 use crate::groups::GroupBy;
-use crate::heatmap::Shown;
+use crate::heatmap::{HIGHEST_RATE, IN_SWAP, IS_ABSENT, IS_UNKNOWN, NOTHING};
 use crate::measure::Measure;
 use crate::notes::Notes;
 use crate::options::Picture;
@@ -196,28 +196,6 @@ impl Drawing {
     pub(crate) fn embedded(&self, label: &str) -> String {
         let attributes = format!(r#"role="img" aria-label="{}" class="picture""#, markup(label));
         self.open(&attributes) + "\n" + &self.body + "</svg>\n"
-    }
-}
-
-/// Bytes that stand for rates, for unknown memory, for absent memory, for memory in swap, for unobservable memory and
-/// for nothing.
-pub(crate) const HIGHEST_RATE: u8 = 250;
-pub(crate) const IS_UNKNOWN: u8 = 251;
-pub(crate) const IS_ABSENT: u8 = 252;
-pub(crate) const IN_SWAP: u8 = 253;
-pub(crate) const IN_THE_DARK: u8 = 254;
-pub(crate) const NOTHING: u8 = 255;
-
-/// A cell as a byte.
-pub(crate) fn code(cell: Option<Shown>) -> u8 {
-    match cell {
-        None => NOTHING,
-        Some(Shown::Unobservable) => IN_THE_DARK,
-        Some(Shown::Unknown) => IS_UNKNOWN,
-        Some(Shown::Swapped) => IN_SWAP,
-        Some(Shown::Absent) => IS_ABSENT,
-        // Only memory without accesses is 0.
-        Some(Shown::Rate(rate)) => (rate * f32::from(HIGHEST_RATE)).round().max(f32::from(rate > 0.0)) as u8,
     }
 }
 

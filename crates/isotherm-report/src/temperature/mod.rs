@@ -19,7 +19,7 @@ use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::intervals::IntervalRange;
 use crate::of_mappings::{ByName, OfMappings};
-use crate::source::{Accumulator, Known, Seen, Selection, Source, walk};
+use crate::source::{Accumulator, Known, Seen, Selection, Source, Takes, walk};
 
 use course::Course;
 
@@ -284,8 +284,8 @@ impl Accumulator for TemperatureBuilder {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
 
-    fn takes_merged(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

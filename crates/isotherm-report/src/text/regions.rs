@@ -14,7 +14,7 @@ use crate::colour::of_rate;
 use crate::measure::Measure;
 use crate::outside::{Outside, SwappedRange};
 use crate::regions::{Region, RegionOptions, TargetRegions};
-use crate::source::{Accumulator, Seen};
+use crate::source::{Accumulator, Seen, Takes};
 use crate::surveys::LastSurveys;
 
 /// Writes each row as a table when it is visited.
@@ -76,6 +76,10 @@ fn columns(shown: Shown) -> Vec<Column> {
 impl Accumulator for RegionsText<'_> {
     fn needs(&self) -> Needs {
         Needs::SNAPSHOTS | Needs::SURVEYS
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {

@@ -15,7 +15,7 @@ use isotherm_record::Needs;
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
-use crate::source::{self, Accumulator, Seen, Selection, Source, walk};
+use crate::source::{self, Accumulator, Seen, Selection, Source, Takes, walk};
 
 /// The quantile of the normal distribution for 95 % on both sides.
 const Z: f64 = 1.96;
@@ -44,8 +44,8 @@ impl Accumulator for Sampled {
         Needs { snapshots: true, regions: true, ..Needs::NOTHING }
     }
 
-    fn takes_merged(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::Merged
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
@@ -129,7 +129,7 @@ mod tests {
 
     fn region(nr_accesses: u32, nr_samples: u32) -> RegionSnapshot {
         let range = AddrRange::new(0, 4096).unwrap();
-        RegionSnapshot { range, nr_accesses, nr_samples, nr_unobservable: 0, age: 0, frequency: None, pages: None }
+        RegionSnapshot { nr_accesses, nr_samples, ..RegionSnapshot::new(range) }
     }
 
     #[test]

@@ -156,15 +156,7 @@ pub fn mapping(start: u64, end: u64, name: &str) -> Mapping {
 }
 
 pub fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionSnapshot {
-    RegionSnapshot {
-        range: range(start, end),
-        nr_accesses,
-        nr_samples: 20,
-        nr_unobservable: 0,
-        age,
-        frequency: None,
-        pages: None,
-    }
+    RegionSnapshot { nr_accesses, nr_samples: 20, age, ..RegionSnapshot::new(range(start, end)) }
 }
 
 /// The row of snapshot `index` (the first is 1) of a target, with a cost.

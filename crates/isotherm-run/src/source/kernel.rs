@@ -231,7 +231,7 @@ impl Converter {
             histories: Vec::new(),
         };
         let infos = self.infos.read(snapshot.targets.iter().map(|target| target.id));
-        SnapshotRecord { snapshot, cost: Some(cost), infos, nr_regions: vec![] }
+        SnapshotRecord { snapshot, cost: Some(cost), infos, ..SnapshotRecord::default() }
     }
 
     /// Takes in that the last aggregation took `passed`. The kernel keeps the number of samples of an aggregation.

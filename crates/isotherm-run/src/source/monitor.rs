@@ -314,7 +314,8 @@ impl Sink for Forward {
         };
         self.cpu = cpu;
         let infos = self.infos.read(snapshot.targets.iter().map(|target| target.id));
-        let record = SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos, nr_regions: vec![] };
+        let record =
+            SnapshotRecord { snapshot: snapshot.clone(), cost: Some(cost), infos, ..SnapshotRecord::default() };
         self.found.borrow_mut().snapshot = Some(record);
         Ok(())
     }

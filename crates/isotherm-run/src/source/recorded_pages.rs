@@ -132,15 +132,7 @@ mod tests {
             (block.present, block.touched) = (block.present + present as u16, block.touched + touched as u16);
             let found =
                 RegionPages { present: present * PAGE_SIZE, touched: touched * PAGE_SIZE, ..RegionPages::default() };
-            RegionSnapshot {
-                range: pages(start, end),
-                nr_accesses: 0,
-                nr_samples: 20,
-                nr_unobservable: 0,
-                age: 0,
-                frequency: None,
-                pages: Some(found),
-            }
+            RegionSnapshot { nr_samples: 20, pages: Some(found), ..RegionSnapshot::new(pages(start, end)) }
         };
         let regions = regions.iter().map(region).collect();
         let target = TargetSnapshot { id: ID, regions, mappings: Arc::clone(&mappings) };

@@ -77,8 +77,12 @@ impl Source for SimulationSource {
                 cpu_ns: (now - std::mem::replace(&mut cpu, now)).as_nanos() as u64,
                 ..Cost::default()
             };
-            let record =
-                Arc::new(SnapshotRecord { snapshot, cost: Some(cost), infos: Arc::clone(&infos), nr_regions: vec![] });
+            let record = Arc::new(SnapshotRecord {
+                snapshot,
+                cost: Some(cost),
+                infos: Arc::clone(&infos),
+                ..SnapshotRecord::default()
+            });
             outlet.snapshot(Arc::clone(&record));
             // Attributes change at the end of an aggregation: its snapshot was still made with the old ones.
             if monitor.attributes() != in_force {

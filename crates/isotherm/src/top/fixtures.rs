@@ -34,14 +34,13 @@ pub fn process(pid: u32) -> TargetId {
 fn target(pid: u32) -> TargetSnapshot {
     let mapping = |start, bytes, name: &str| Mapping { name: name.into(), ..Mapping::anonymous(range(start, bytes)) };
     let region = |start, bytes, nr_accesses, nr_unobservable| RegionSnapshot {
-        range: range(start, bytes),
         nr_accesses,
         nr_samples: 20,
         nr_unobservable,
         age: 30,
         // Some of the samples find an access of what is accessed from time to time.
         frequency: (1..20).contains(&nr_accesses).then(|| Frequency::new(f64::from(nr_accesses) * 0.6, Some(1.5))),
-        pages: None,
+        ..RegionSnapshot::new(range(start, bytes))
     };
     TargetSnapshot {
         id: process(pid),
@@ -157,7 +156,7 @@ pub fn record(nth: u32, pids: &[u32]) -> SnapshotRecord {
             holds_ns: Some(900_000),
         }),
         infos: pids.iter().map(info).collect(),
-        nr_regions: Vec::new(),
+        ..SnapshotRecord::default()
     }
 }
 

@@ -1,0 +1,142 @@
+//! The segment that is being written: its batches, and its snapshots merged.
+//!
+//! Merged snapshots stand first in the batch that is all of a segment. So a reader of a long recording gets its regions
+//! without those of each snapshot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
+use isotherm_core::TargetSnapshot;
+
+use crate::columns::{self, RowBuilder};
+use crate::id::StoredId;
+use crate::level::{MERGED, Merger};
+use crate::table::{Build, only};
+use crate::target::{mapping_columns, region_columns};
+use crate::time::nanoseconds;
+use crate::{SnapshotRecord, TargetInfo};
+
+/// Rows that have not been handed to the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Buffered {
+    builder: RowBuilder,
+    pub(crate) rows: usize,
+    /// About how many bytes they take, uncompressed.
+    pub(crate) bytes: usize,
+}
+
+impl Buffered {
+    pub(crate) fn push(&mut self, row: &columns::Row) {
+        self.rows += 1;
+        self.bytes += row.bytes();
+        self.builder.push(row);
+    }
+
+    /// The rows as a batch, with the columns of `schema`.
+    ///
+    /// # Errors
+    /// When there is more in them than Arrow can count.
+    pub(crate) fn batch(self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+        let all = self.builder.finish(None)?;
+        let columns = only(&all, &DataType::Struct(schema.fields().clone()))?;
+        RecordBatch::try_new(Arc::clone(schema), columns.as_struct().columns().to_vec())
+    }
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) number: u32,
+    /// Where it begins in the file.
+    pub(crate) at: u64,
+    /// The batches that were handed to the kernel, and about how many bytes they take, uncompressed.
+    batches: Vec<RecordBatch>,
+    pub(crate) bytes: usize,
+    /// The time of the last row of a target before it.
+    since: Duration,
+    /// How many snapshots it has.
+    snapshots: usize,
+    merger: Merger,
+    merged: Vec<SnapshotRecord>,
+}
+
+/// How many snapshots are merged into one at least. Fewer are read as fast by themselves.
+const FEWEST_MERGED: usize = 8;
+
+impl Written {
+    /// Segment `number`, which begins at this byte and after this time.
+    pub(crate) fn new(number: u32, at: u64, since: Duration) -> Self {
+        let merger = Merger::new(MERGED);
+        Self { number, at, batches: Vec::new(), bytes: 0, since, snapshots: 0, merger, merged: Vec::new() }
+    }
+
+    /// Takes in a snapshot whose rows are in its batches, or will be.
+    pub(crate) fn add_snapshot(&mut self, record: &SnapshotRecord) {
+        self.snapshots += 1;
+        self.merged.extend(self.merger.add(record));
+    }
+
+    /// Takes in a batch that was handed to the kernel.
+    pub(crate) fn add(&mut self, batch: RecordBatch, bytes: usize) {
+        self.batches.push(batch);
+        self.bytes += bytes;
+    }
+
+    /// Whether one batch in the place of its batches is smaller than they are.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.batches.len() > 1
+    }
+
+    /// All of it as one batch, in which snapshots up to number `nth` are.
+    ///
+    /// # Errors
+    /// When there is more in it than Arrow can count.
+    pub(crate) fn whole(&mut self, schema: &SchemaRef, nth: u32, from_boot: bool) -> Result<RecordBatch, ArrowError> {
+        let mut batches = std::mem::take(&mut self.batches);
+        self.merged.extend(self.merger.end());
+        let merged = std::mem::take(&mut self.merged);
+        if schema.column_with_name(columns::MERGED).is_some() && merged.len() * FEWEST_MERGED <= self.snapshots {
+            batches.insert(0, merged_rows(&merged, self.since, nth, from_boot).batch(schema)?);
+        }
+        concat_batches(schema, &batches)
+    }
+}
+
+/// The rows of merged snapshots. `since` is the time of the row of a target before them.
+fn merged_rows(merged: &[SnapshotRecord], since: Duration, number: u32, from_boot: bool) -> Buffered {
+    let mut rows = Buffered::default();
+    let mut before: Option<&SnapshotRecord> = None;
+    for record in merged {
+        for (nth, target) in record.snapshot.targets.iter().enumerate() {
+            let same = before.and_then(|before| of_target(before, target));
+            let info = record.nth_info(nth);
+            let same_info = same.as_ref().is_some_and(|(_, known)| *known == info);
+            let same_mappings = same.as_ref().is_some_and(|(known, _)| known.mappings == target.mappings);
+            rows.push(&columns::Row {
+                aggregation_ns: Some(nanoseconds(record.snapshot.aggregation)),
+                samples: Some(record.snapshot.samples),
+                snapshot: Some(number),
+                id: Some(StoredId::new(target.id, from_boot).column()),
+                target: (!same_info).then(|| columns::Target::from(&*info)),
+                mappings: (!same_mappings).then(|| mapping_columns(target.id, &target.mappings)),
+                merged: Some(columns::Merged {
+                    time_ns: nanoseconds(record.snapshot.time),
+                    regions: region_columns(&target.regions, number),
+                }),
+                ..columns::Row::new(columns::MERGED, nanoseconds(since))
+            });
+        }
+        before = Some(record);
+    }
+    rows
+}
+
+/// What a snapshot has of a target.
+fn of_target<'a>(record: &'a SnapshotRecord, target: &TargetSnapshot) -> Option<(&'a TargetSnapshot, Arc<TargetInfo>)> {
+    let nth = record.snapshot.targets.iter().position(|other| other.id == target.id)?;
+    Some((&record.snapshot.targets[nth], record.nth_info(nth)))
+}
