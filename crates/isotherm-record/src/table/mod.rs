@@ -1,8 +1,8 @@
 //! Tables of columns, each declared as a struct.
 //!
 //! [`table!`] declares a struct with one field for each column. The declaration defines the Arrow schema, the builder
-//! that collects values for a file, the reader of a file's columns, its form in JSON, and the description of each column
-//! in `docs/recording.md`.
+//! that collects values for a file, the reader of a file's columns, the form in JSON, and the description of each
+//! column in `docs/recording.md`.
 //!
 //! A reader finds a column by its name. It ignores columns that are not declared. A column of type `Option` may be
 //! missing, and then reads as null. Of a column that was not wanted, an `Option` reads as null and a list as empty.

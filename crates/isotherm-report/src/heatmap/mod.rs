@@ -98,8 +98,8 @@ impl TargetMap {
         self.cells.get(row, column)?.cell().map(|cell| (cell.hz, cell.age))
     }
 
-    /// What a picture shows of each cell, as bytes ([`Shown::code`]), row by row from the lowest addresses. The walk must
-    /// be over.
+    /// What a picture shows of each cell, as bytes ([`Shown::code`]), row by row from the lowest addresses. The walk
+    /// must be over.
     pub(crate) fn codes(&self) -> &[u8] {
         self.codes.get_or_init(|| {
             let mut heat = Memo::new(|hz: f32| Measure::heat_of(hz.into()));
