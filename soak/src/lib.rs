@@ -5,5 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod churn;
+mod evaluation;
 pub mod faults;
 pub mod target;
+
+pub use evaluation::make_evaluation;

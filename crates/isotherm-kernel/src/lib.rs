@@ -10,10 +10,12 @@
 //! - [`madvise`]: advice on the memory of another process
 //! - [`memory_use`], [`anonymous_bytes`], [`huge_bytes`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much
 //!   memory is in use
+//! - [`system_counters`]: faults, refaults and stalls of the whole system
 //! - [`memory_nodes`], [`nodes_with_memory`], [`tiers`]: the memory nodes, and how fast they are
 //! - [`node_used_share`]: how much of a memory node is used
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
 //! - [`transparent_huge_pages`]: their setting
+//! - [`set_transparent_huge_pages`], [`drop_caches`], [`ZramSwap`]: settings that a user allowed to change
 //! - [`scheduling`]: how a thread is scheduled
 //! - [`bit_prices`]: what it costs to clear accessed bits, and a process to set them again
 //! - [`housekeeping_cpus`]: the processors that are not kept for the work of others
@@ -27,6 +29,7 @@
 mod births;
 pub mod cgroup;
 pub mod clear_refs;
+mod counters;
 mod elsewhere;
 mod ends;
 mod gauges;
@@ -55,6 +58,7 @@ mod procmap;
 pub mod scheduling;
 mod scratch;
 mod select;
+mod settings;
 mod shared_spaces;
 mod time_namespace;
 mod unix_sockets;
@@ -64,6 +68,7 @@ mod user;
 mod wait;
 mod zones;
 
+pub use counters::{SystemCounters, system_counters};
 pub use elsewhere::Elsewhere;
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
@@ -84,6 +89,7 @@ pub use process::{Process, TargetError, mapped_ranges, mapped_within, mappings_o
 pub use processes::{ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
 pub use select::{MOST_SELECTED, Selection, Selector};
+pub use settings::{ZramSwap, drop_caches, has_free_zram, set_transparent_huge_pages};
 pub use time_namespace::{ClockOffsets, monotonic};
 pub use unix_sockets::{listening_names, peer_user};
 pub use unreadable::{Unreadable, hint as unreadable_hint};

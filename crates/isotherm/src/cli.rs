@@ -4,6 +4,7 @@ mod check;
 mod convert;
 mod cut;
 mod diff;
+mod eval;
 mod idle;
 mod man;
 mod mark;
@@ -26,6 +27,7 @@ pub use check::Check;
 pub use convert::Convert;
 pub use cut::Cut;
 pub use diff::Diff;
+pub use eval::{Eval, EvalCommand, EvalReport, EvalRun};
 pub use idle::{By, Idle, IdleProbeChoice};
 pub use man::Man;
 pub use mark::Mark;
@@ -114,6 +116,7 @@ pub enum Command {
     Run(Box<Run>),
     Scheme(Scheme),
     Tier(Tier),
+    Eval(Eval),
     Mark(Mark),
     Check(Check),
     Cut(Cut),

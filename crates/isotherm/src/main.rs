@@ -11,6 +11,7 @@ mod cut;
 mod diff;
 mod doctor;
 mod ending;
+mod eval;
 mod idle;
 mod man;
 mod marks;
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use isotherm_eval::EvalError;
 use isotherm_output::standard_output;
 use isotherm_run::RunError;
 
@@ -76,6 +78,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Convert(options) => convert::run(&options),
         Command::Scheme(options) => scheme::run(&options),
         Command::Tier(options) => tier::run(&options),
+        Command::Eval(options) => eval::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Schema(options) => schema::run(&options),
@@ -110,6 +113,10 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     }
     // These lines start with file, line and column, as those of compilers do, so that editors find the place.
     if let Some(RunError::SchemeFile(diagnostics)) = error.downcast_ref::<RunError>() {
+        tell(diagnostics);
+        return ExitCode::FAILURE;
+    }
+    if let Some(EvalError::Suite(diagnostics)) = error.downcast_ref::<EvalError>() {
         tell(diagnostics);
         return ExitCode::FAILURE;
     }

@@ -25,6 +25,8 @@ time = "5ms"
 touch = [{ area = "a", every = "2ms" }]
 "#;
 
+const SUITE: &str = "name: mine\nworkloads:\n  - {name: a, command: echo done}\n";
+
 /// A call that has ended by then does not wait for anything.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -54,6 +56,9 @@ fn readers() -> Vec<(Vec<&'static str>, &'static str)> {
         calls.push(("run -q -s IN --probe bpf --duration 100ms -- true", "all.yaml"));
         calls.push(("top -s IN --probe bpf -- true", "all.yaml"));
     }
+    if common::has_baseline() {
+        calls.push(("eval run -q -s ./IN --configs orig -n 1 -o out", "suite.yaml"));
+    }
     calls.into_iter().map(|(call, input)| (call.split(' ').collect(), input)).collect()
 }
 
@@ -65,6 +70,7 @@ fn writers() -> Vec<Vec<&'static str>> {
         "report html known.rec -f html -o OUT",
         "diff known.rec known.rec -f text -o OUT",
         "tier try known.rec -f svg -o OUT",
+        "eval report results -f text -o OUT",
         "cut known.rec --time 0s: -o OUT",
         "merge known.rec other.rec -o OUT",
         "check known.rec --save OUT",
@@ -101,7 +107,11 @@ fn each_command_that_takes_a_path_is_called() {
         let help = place.run(&[&command.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat()).out;
         let takes_path = |name: &&str| help.contains(&format!("<{name}>")) || help.contains(&format!("[{name}]"));
         let is_called = calls.iter().any(|call| call.starts_with(&format!("{command} ")));
-        let is_unable = ["run", "idle", "top"].contains(&&*command) && bpf_works().is_err();
+        let is_unable = match &*command {
+            "run" | "idle" | "top" => bpf_works().is_err(),
+            "eval run" => !common::has_baseline(),
+            _ => false,
+        };
         assert!(is_called || is_unable || !PATHS.iter().any(takes_path), "{command}");
     }
 }
@@ -111,6 +121,8 @@ fn place() -> Place {
     place.make_two_recordings();
     fs::write(place.path("all.yaml"), SCHEME).unwrap();
     fs::write(place.path("pattern.toml"), PATTERN).unwrap();
+    fs::write(place.path("suite.yaml"), SUITE).unwrap();
+    isotherm_soak::make_evaluation(&place.path("results")).unwrap();
     place
 }
 

@@ -19,6 +19,7 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
     fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
     fs::write(place.path("bad.yaml"), "- {name: bad, action: nothing}\n").unwrap();
     fs::write(place.path("bad.rec"), "this is no recording").unwrap();
+    isotherm_soak::make_evaluation(&place.path("results")).unwrap();
     let mut printing = vec![
         ("--help", 0),
         ("--version", 0),
@@ -60,6 +61,9 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("diff known.rec known.rec -f text", 0),
         ("diff known.rec known.rec -f json", 0),
         ("diff known.rec known.rec -f html", 0),
+        ("eval report results", 0),
+        ("eval report results -f json", 0),
+        ("eval report results -f csv", 0),
         ("check known.rec", 0),
         ("check known.rec --format json", 0),
         ("check known.rec --save good.rec", 0),
@@ -100,6 +104,9 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("tier config --rate lots", 2),
         ("tier run --rate lots --all", 2),
         ("tier try bad.yaml", 1),
+        ("eval run -s ./bad.yaml", 1),
+        ("eval report known.rec", 1),
+        ("eval report results --paper x", 2),
     ];
     if bpf_works().is_ok() {
         printing.push(("idle --probe bpf --pid PID -i 100ms -n 1", 0));

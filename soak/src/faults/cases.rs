@@ -108,6 +108,7 @@ impl Room {
                 return Err(io::Error::other("the recording cannot be cut"));
             }
         }
+        crate::make_evaluation(&room.path().join("results"))?;
         let inputs = room.names()?;
         let works = |call: &str| Ok::<_, io::Error>(recorded(call)?.success());
         let able = Able {
@@ -209,6 +210,8 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "tier config",
         "tier try known.rec -f text",
         "mark text --recording RECORDING",
+        "eval run --suite ./bad.yaml",
+        "eval report results",
     ] {
         add(call, None, false, false, false);
     }
@@ -224,6 +227,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "report temperature known.rec -f text",
         "report tune known.rec -f json",
         "diff known.rec known.rec -f json",
+        "eval report results -f json",
         "tier list --format json",
         "tier try known.rec -f json",
     ] {
@@ -235,6 +239,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
     writes("report html known.rec -f html -o out.html", "out.html", false, false);
     writes("diff known.rec known.rec -f html -o out.html", "out.html", false, false);
     writes("tier try known.rec -f html -o out.html", "out.html", false, true);
+    writes("eval report results -f html -o out.html", "out.html", false, false);
     writes("cut known.rec --time 0s:1h -o out.rec", "out.rec", true, false);
     writes("merge first.rec second.rec -o out.rec", "out.rec", true, false);
     writes("convert known.rec out.csv", "out.csv", false, false);

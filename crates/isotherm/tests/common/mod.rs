@@ -196,6 +196,11 @@ pub fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
+/// Whether transparent huge pages are set as `orig` of `isotherm eval` needs it.
+pub fn has_baseline() -> bool {
+    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|text| !text.contains("[always]"))
+}
+
 /// What a Python program does for ever: it touches `memory`.
 const TOUCH: &str = "
 def touch():

@@ -1,0 +1,104 @@
+//! `isotherm eval`: measures programs with and without isotherm, and shows the tables.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use isotherm_eval::{
+    Configuration, EvalError, Evaluation, MayChange, Paper, Rendering, Report, Results, Suite, evaluate,
+};
+use isotherm_output::{Output, OutputError, standard_output};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::{Eval, EvalCommand, EvalReport, EvalRun};
+use crate::{WrongCall, tell};
+
+pub fn run(options: &Eval) -> Result<ExitCode> {
+    match &options.command {
+        EvalCommand::Run(options) => measure(options),
+        EvalCommand::Report(options) => report(options),
+    }
+}
+
+fn measure(options: &EvalRun) -> Result<ExitCode> {
+    let mut may_change = MayChange::default();
+    for name in &options.may_change {
+        may_change.allow(name);
+    }
+    let named: Vec<Configuration> = options.configs.iter().filter_map(|name| Configuration::named(name)).collect();
+    let suite = Suite::open(&options.suite)?;
+    if suite.needs_parsec() && options.parsec.is_none() {
+        let what = format!("the suite {} needs a tree of PARSEC; name it with --parsec DIR", suite.name);
+        return Err(WrongCall::new("eval run", what).into());
+    }
+    let program = std::env::current_exe().context("the path of isotherm is unknown")?;
+    let evaluation = Evaluation {
+        suite,
+        only: options.only.clone(),
+        configurations: (!named.is_empty()).then_some(named),
+        runs: options.runs,
+        directory: options.output.clone(),
+        resume: options.resume,
+        scale: options.scale,
+        may_change,
+        isotherm: (program, env!("CARGO_PKG_VERSION").into()),
+        options: options.with.split_whitespace().map(str::to_owned).collect(),
+        schemes: options.scheme.clone(),
+        parsec: options.parsec.clone(),
+        timeout: options.timeout,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals cannot be handled")?;
+    }
+    let mut show = |progress: isotherm_eval::Progress<'_>| {
+        if !options.quiet {
+            tell(format_args!("isotherm: {progress}"));
+        }
+    };
+    let summary = evaluate(&evaluation, &stop, &mut show)?;
+    let directory = options.output.display();
+    if !options.quiet {
+        tell(format_args!("isotherm: {} runs are in {directory}; `isotherm eval report` shows them", summary.runs));
+    }
+    if summary.failed > 0 {
+        anyhow::bail!("{} of {} runs failed; --resume makes them again", summary.failed, summary.runs);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(options: &EvalReport) -> Result<ExitCode> {
+    let named = options.format.as_deref();
+    let chosen = named.and_then(|name| Rendering::ALL.into_iter().find(|rendering| rendering.name() == name));
+    let rendering = match (chosen, options.output.as_ref().and_then(|path| path.extension())) {
+        (Some(chosen), _) => chosen,
+        (None, None) => Rendering::Text,
+        (None, Some(extension)) => Rendering::of_extension(&extension.to_string_lossy()).ok_or_else(|| {
+            let what = format!("the extension .{} selects no format; choose one with --format", extension.display());
+            WrongCall::new("eval report", what)
+        })?,
+    };
+    if rendering == Rendering::Html && options.output.is_none() && stdout().is_terminal() {
+        let what = "html cannot be shown on a terminal; name a file with -o";
+        return Err(WrongCall::new("eval report", what).into());
+    }
+    let paper = Paper::ALL.into_iter().find(|paper| paper.name() == options.paper).unwrap_or(Paper::V24);
+    let results = Results::read(&options.directory)?;
+    let report = Report::new(&results)?;
+    let write = |out: &mut dyn Write| report.write(rendering, &results, paper, options.spread, out);
+    match &options.output {
+        None => write(&mut standard_output())?,
+        Some(path) => {
+            let file = Output::new(path).apart_from(results.files()).create()?;
+            let mut writer = file.writer()?;
+            write(&mut writer).map_err(|error| match error {
+                EvalError::Write(source) => OutputError::new(path, source).into(),
+                error => anyhow::Error::from(error),
+            })?;
+            file.finish()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
