@@ -71,6 +71,9 @@ const MANY: f64 = 2.5;
 /// It shrinks after so many readings in a row that found it too large, so that it does not follow each burst.
 const PATIENCE: u32 = 4;
 
+/// The panel is needed again after so many surveys in a row that did not know nearly all memory.
+const NOT_KNOWN: u32 = 2;
+
 /// The first readings come at these times, in milliseconds; later ones each second.
 const FIRST_READINGS: [u64; 6] = [0, 250, 750, 1250, 1750, 2250];
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -101,8 +104,10 @@ pub(crate) struct Panel {
     rates: VecDeque<(Tick, f64)>,
     /// How many readings in a row have found it too large.
     too_large: u32,
-    /// Whether the last survey has known nearly all memory, so that it tells most windows.
+    /// Whether surveys know nearly all memory, so that they tell most windows.
     is_spare: bool,
+    /// How many surveys in a row have not known it.
+    not_known: u32,
     /// Which targets have pages in common.
     kin: Kin,
     /// Sorted by ID.
@@ -141,6 +146,7 @@ impl Default for Panel {
             rates: VecDeque::new(),
             too_large: 0,
             is_spare: false,
+            not_known: 0,
             kin: Kin::default(),
             targets: Vec::new(),
             ticks: VecDeque::new(),
@@ -324,9 +330,11 @@ impl Panel {
         self.excess = excess as f64;
     }
 
-    /// Takes in whether a survey has known nearly all memory. The panel then has [`FIRST`] pages at most.
+    /// Takes in whether a survey has known nearly all memory. The panel then has [`LEAST`] pages at most, until two
+    /// surveys in a row have not: memory that is accessed in another way than before is unknown to one survey.
     pub(crate) fn stand_by(&mut self, is_known: bool) {
-        self.is_spare = is_known;
+        self.not_known = if is_known { 0 } else { self.not_known.saturating_add(1) };
+        self.is_spare = is_known || self.is_spare && self.not_known < NOT_KNOWN;
     }
 
     /// Takes in the CPU time that it took to prepare a reading.
@@ -365,7 +373,7 @@ impl Panel {
         let (share, spread) = self.share();
         let wanted = |used: f64| ((1.0 - used) / (used * ERROR * ERROR)).clamp(LEAST, MOST);
         let wanted = share.filter(|_| self.tick > 1).map_or(FIRST, wanted).min(most_of(pages));
-        let wanted = if self.is_spare { wanted.min(FIRST) } else { wanted };
+        let wanted = if self.is_spare { wanted.min(LEAST) } else { wanted };
         // A reading has at least half of the time, whatever it takes to prepare it.
         let time = settings.panel * LONGEST.as_secs_f64();
         let time = (time - self.prepared.unwrap_or(0.0)).max(time / 2.0);
@@ -380,7 +388,7 @@ impl Panel {
         let drawable = time / self.price.1.unwrap_or(PRICE).max(1e-9) / views;
         if has < wanted * FEW && before < 1.0 {
             self.rate = (wanted.min(has + drawable) / pages).min(1.0);
-        } else if self.too_large >= PATIENCE {
+        } else if self.too_large >= PATIENCE || self.is_spare && has > wanted * MANY {
             self.rate = wanted / pages;
         }
         self.too_large = if has > wanted * MANY && self.rate == before { self.too_large + 1 } else { 0 };
