@@ -31,6 +31,9 @@ const MAX_DELAY_OF_WHOLE: Duration = Duration::from_secs(60);
 const SNAPSHOTS_OF_WHOLE: u32 = 600;
 /// About how many bytes are buffered at most, uncompressed.
 const MAX_BUFFERED: usize = 8 << 20;
+
+/// About how many bytes the one batch of a segment has at most, uncompressed: readers allow any batch 16 MiB.
+const MAX_WHOLE: usize = 12 << 20;
 /// The bytes in the file at which a segment is complete. A batch repeats the layout of all columns, in 8 to 16 KiB, so
 /// that these are about a minute of few targets.
 const SEGMENT: u64 = 1 << 20;
@@ -201,7 +204,9 @@ impl Recorder {
         self.segment.add_snapshot(record);
         self.aggregation = snapshot.aggregation;
 
-        if snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(self.max_delay()) {
+        let is_due =
+            snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(self.max_delay());
+        if is_due || self.segment.bytes >= MAX_BUFFERED {
             self.hand_over()?;
             self.handed_over = snapshot.time;
         }
@@ -551,9 +556,10 @@ impl Recorder {
         Ok(())
     }
 
-    /// Puts one batch in the place of those of the segment, and begins the next segment.
+    /// Puts one batch in the place of those of the segment, unless it were larger than readers allow, and begins the next
+    /// segment.
     fn end_segment(&mut self) {
-        if self.segment.is_divided() {
+        if self.segment.is_divided() && self.segment.bytes <= MAX_WHOLE {
             let Written { number, at, .. } = self.segment;
             let whole = self.segment.whole(&self.schema, self.snapshots, self.from_boot);
             let message = whole.and_then(|batch| self.encoder.batch(&batch, Segment { number, is_whole: true }));

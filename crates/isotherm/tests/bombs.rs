@@ -331,4 +331,8 @@ fn small_files_that_hold_very_much_take_bounded_memory_and_time() {
     }
     let ran = run(&place, &["report", "regions", "large.rec", "--at", "200ms"], 512 * MIB);
     assert!(ran.out.contains("49,999 more; choose fewer"), "{}", ran.err);
+    let of_pid = |pid| TargetSnapshot { id: TargetId::process(pid, Duration::ZERO), ..target.clone() };
+    write(&place, "wide.rec", 2, |_| [7, 8, 9].map(of_pid).to_vec());
+    let ran = run(&place, &["report", "overhead", "wide.rec", "--format", "json"], 512 * MIB);
+    assert_eq!(ran.status, 0, "a snapshot of many regions in three targets: {}", ran.err);
 }
