@@ -182,6 +182,11 @@ impl Merger {
         before
     }
 
+    /// How many targets the snapshot that is being made has.
+    pub(crate) fn targets(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| open.record.snapshot.targets.len())
+    }
+
     /// The last snapshot.
     pub fn end(&mut self) -> Option<SnapshotRecord> {
         self.open.take().map(Open::finish)

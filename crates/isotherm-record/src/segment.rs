@@ -60,24 +60,33 @@ pub(crate) struct Written {
     since: Duration,
     /// How many snapshots it has.
     snapshots: usize,
-    merger: Merger,
+    /// `None` if there were more than [`MOST_TARGETS`].
+    merger: Option<Merger>,
     merged: Vec<SnapshotRecord>,
 }
 
 /// How many snapshots are merged into one at least. Fewer are read as fast by themselves.
 const FEWEST_MERGED: usize = 8;
 
+/// Snapshots of more targets are not merged. A merged snapshot has each target that there was in its time, and would
+/// keep the mappings of all processes that have ended since.
+const MOST_TARGETS: usize = 64;
+
 impl Written {
     /// Segment `number`, which begins at this byte and after this time.
     pub(crate) fn new(number: u32, at: u64, since: Duration) -> Self {
-        let merger = Merger::new(MERGED);
+        let merger = Some(Merger::new(MERGED));
         Self { number, at, batches: Vec::new(), bytes: 0, since, snapshots: 0, merger, merged: Vec::new() }
     }
 
     /// Takes in a snapshot whose rows are in its batches, or will be.
     pub(crate) fn add_snapshot(&mut self, record: &SnapshotRecord) {
         self.snapshots += 1;
-        self.merged.extend(self.merger.add(record));
+        let Some(merger) = &mut self.merger else { return };
+        self.merged.extend(merger.add(record));
+        if merger.targets() > MOST_TARGETS {
+            (self.merger, self.merged) = (None, Vec::new());
+        }
     }
 
     /// Takes in a batch that was handed to the kernel.
@@ -97,9 +106,12 @@ impl Written {
     /// When there is more in it than Arrow can count.
     pub(crate) fn whole(&mut self, schema: &SchemaRef, nth: u32, from_boot: bool) -> Result<RecordBatch, ArrowError> {
         let mut batches = std::mem::take(&mut self.batches);
-        self.merged.extend(self.merger.end());
+        self.merged.extend(self.merger.as_mut().and_then(Merger::end));
         let merged = std::mem::take(&mut self.merged);
-        if schema.column_with_name(columns::MERGED).is_some() && merged.len() * FEWEST_MERGED <= self.snapshots {
+        if !merged.is_empty()
+            && schema.column_with_name(columns::MERGED).is_some()
+            && merged.len() * FEWEST_MERGED <= self.snapshots
+        {
             batches.insert(0, merged_rows(&merged, self.since, nth, from_boot).batch(schema)?);
         }
         concat_batches(schema, &batches)

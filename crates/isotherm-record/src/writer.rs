@@ -556,7 +556,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Puts one batch in the place of those of the segment, unless it were larger than readers allow, and begins the next
+    /// Puts one batch in the place of those of the segment, unless it were larger than readers allow. Begins the next
     /// segment.
     fn end_segment(&mut self) {
         if self.segment.is_divided() && self.segment.bytes <= MAX_WHOLE {

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::StringBuilder;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType};
 
 use super::{Build, OTHER_TYPE, Read, Value};
@@ -110,7 +109,7 @@ impl Read for BooleanBuffer {
 }
 
 impl Value for Arc<str> {
-    type Builder = StringBuilder;
+    type Builder = TextBuilder;
     type Reader = Texts;
 
     fn data_type() -> DataType {
@@ -122,20 +121,31 @@ impl Value for Arc<str> {
     }
 }
 
-impl Build for StringBuilder {
+/// Collects texts.
+#[derive(Debug, Default)]
+pub(crate) struct TextBuilder {
+    lengths: Vec<usize>,
+    text: String,
+}
+
+impl Build for TextBuilder {
     type Value = Arc<str>;
 
     fn push(&mut self, value: &Arc<str>) {
-        self.append_value(value);
+        self.lengths.push(value.len());
+        self.text.push_str(value);
     }
 
     fn push_placeholder(&mut self) {
-        self.append_value("");
+        self.lengths.push(0);
     }
 
-    fn finish(mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
-        let (offsets, bytes, _) = Self::finish(&mut self).into_parts();
-        Ok(Arc::new(StringArray::try_new(offsets, bytes, nulls)?))
+    fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+        if i32::try_from(self.text.len()).is_err() {
+            return Err(ArrowError::OffsetOverflowError(self.text.len()));
+        }
+        let offsets = OffsetBuffer::from_lengths(self.lengths);
+        Ok(Arc::new(StringArray::try_new(offsets, self.text.into_bytes().into(), nulls)?))
     }
 }
 
