@@ -65,6 +65,9 @@ pub(crate) struct Written {
     merged: Vec<SnapshotRecord>,
 }
 
+/// About how many bytes are buffered at most, uncompressed.
+pub(crate) const MAX_BUFFERED: usize = 8 << 20;
+
 /// How many snapshots are merged into one at least. Fewer are read as fast by themselves.
 const FEWEST_MERGED: usize = 8;
 
@@ -95,6 +98,12 @@ impl Written {
         self.bytes += bytes;
     }
 
+    /// Whether it has so many bytes that it is to end. With many targets it is short, because it is in memory three
+    /// times when it ends, and one batch of it is hardly smaller.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= if self.merger.is_some() { MAX_BUFFERED } else { MAX_BUFFERED / 4 }
+    }
+
     /// Whether one batch in the place of its batches is smaller than they are.
     pub(crate) fn is_divided(&self) -> bool {
         self.batches.len() > 1
@@ -113,6 +122,9 @@ impl Written {
             && merged.len() * FEWEST_MERGED <= self.snapshots
         {
             batches.insert(0, merged_rows(&merged, self.since, nth, from_boot).batch(schema)?);
+        }
+        if let [_] = *batches {
+            return Ok(batches.remove(0));
         }
         concat_batches(schema, &batches)
     }

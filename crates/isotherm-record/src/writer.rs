@@ -16,7 +16,7 @@ use crate::encode::Encoder;
 use crate::id::StoredId;
 use crate::message::{END_MARKER, Segment};
 use crate::output::Output;
-use crate::segment::{Buffered, Written};
+use crate::segment::{Buffered, MAX_BUFFERED, Written};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
@@ -29,9 +29,6 @@ const MAX_DELAY: Duration = Duration::from_millis(500);
 /// The same of a recording that appears as a whole: how long its segments are, unless so many snapshots take longer.
 const MAX_DELAY_OF_WHOLE: Duration = Duration::from_secs(60);
 const SNAPSHOTS_OF_WHOLE: u32 = 600;
-/// About how many bytes are buffered at most, uncompressed.
-const MAX_BUFFERED: usize = 8 << 20;
-
 /// About how many bytes the one batch of a segment has at most, uncompressed: readers allow any batch 16 MiB.
 const MAX_WHOLE: usize = 12 << 20;
 /// The bytes in the file at which a segment is complete. A batch repeats the layout of all columns, in 8 to 16 KiB, so
@@ -206,7 +203,7 @@ impl Recorder {
 
         let is_due =
             snapshot.time.saturating_add(snapshot.aggregation) > self.handed_over.saturating_add(self.max_delay());
-        if is_due || self.segment.bytes >= MAX_BUFFERED {
+        if is_due || self.segment.is_full() {
             self.hand_over()?;
             self.handed_over = snapshot.time;
         }
@@ -517,7 +514,7 @@ impl Recorder {
 
     fn hand_over(&mut self) -> Result<(), RecordError> {
         self.hand_over_rows()?;
-        if self.output.len() - self.segment.at >= SEGMENT || self.segment.bytes >= MAX_BUFFERED {
+        if self.output.len() - self.segment.at >= SEGMENT || self.segment.is_full() {
             self.end_segment();
         }
         Ok(())
