@@ -19,7 +19,7 @@ pub struct Selection {
     pub address: Option<AddrRange>,
     /// One target. If several processes had the process ID one after another, all of these.
     pub target: Option<SelectedTarget>,
-    /// The frequency in hertz from which on memory is hot. `None` is [`HOT_HZ`](crate::HOT_HZ).
+    /// The frequency in hertz from which on memory is hot. `None` is [`HOT_HZ`].
     pub hot_hz: Option<f64>,
 }
 
