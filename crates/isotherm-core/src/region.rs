@@ -303,6 +303,7 @@ impl Region {
         let run = self.run;
         let run_turned = run.has_turned(samples, threshold);
         let has_run = is_spared && self.samples < samples && run_turned;
+        // Where each round has a sample, another sampling interval may explain the run.
         let run_turned = has_run || changed && run_turned;
         let turned = has_run || has_turned(before, found, samples);
         let counts_before = is_spared && !turned;

@@ -70,7 +70,7 @@ impl Paper {
         })
     }
 
-    /// The mean of a workload. `None` if there is none.
+    /// The mean of a workload. `None` if the paper does not have it.
     pub(crate) fn mean(self, metric: Metric, workload: &str, configuration: Configuration) -> Option<f64> {
         let (_, values) = self.rows(metric).find(|(name, _)| *name == workload)?;
         values.into_iter().find(|(of, _)| *of == configuration).map(|(_, value)| value)

@@ -147,7 +147,7 @@ impl Runner<'_> {
         let program = Child::start(command, &workload.name)?;
         let start = Instant::now();
         if matches!(role, Role::Records | Role::Acts(_)) {
-            isotherm = Some(self.start_isotherm(role, program.pid(), files, &recording)?);
+            isotherm = Some(self.start_isotherm(program.pid(), files, &recording)?);
         }
         let ended = loop {
             let due = samples.take(program.pid(), isotherm.as_ref().map(Child::pid))?;
@@ -217,17 +217,13 @@ impl Runner<'_> {
         Ok(command)
     }
 
-    /// Starts isotherm on a process.
-    fn start_isotherm(&self, role: Role, pid: u32, files: &Files, recording: &Path) -> Result<Child, EvalError> {
+    /// Starts isotherm on a process: to act on it if there are schemes, or else to record it.
+    fn start_isotherm(&self, pid: u32, files: &Files, recording: &Path) -> Result<Child, EvalError> {
         let mut command = Command::new(self.isotherm);
-        match (role, &files.schemes) {
-            (Role::Acts(_), Some(schemes)) => {
-                command.args(["run", "--quiet", "--schemes"]).arg(schemes).arg("--record").arg(recording);
-            }
-            _ => {
-                command.args(["record", "--quiet", "--output"]).arg(recording);
-            }
-        }
+        match &files.schemes {
+            Some(schemes) => command.args(["run", "--quiet", "--schemes"]).arg(schemes).arg("--record").arg(recording),
+            None => command.args(["record", "--quiet", "--output"]).arg(recording),
+        };
         command.args(["--children", "--pid", &pid.to_string()]).args(self.options);
         Child::start(command, "isotherm")
     }

@@ -53,7 +53,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Begins. Swap is set now, if it may be and there is none.
+    /// Sets up swap if that is allowed and the machine has none. The other settings are set for each configuration.
     pub(crate) fn begin(may: MayChange, has_swap: bool, memory: u64) -> Result<Self, EvalError> {
         let swap = match may.swap && !has_swap {
             true => {

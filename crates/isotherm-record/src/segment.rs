@@ -60,7 +60,7 @@ pub(crate) struct Written {
     since: Duration,
     /// How many snapshots it has.
     snapshots: usize,
-    /// `None` if there were more than [`MOST_TARGETS`].
+    /// `None` if the recording has no merged snapshots, or if there were more than [`MOST_TARGETS`].
     merger: Option<Merger>,
     merged: Vec<SnapshotRecord>,
 }
@@ -76,9 +76,9 @@ const FEWEST_MERGED: usize = 8;
 const MOST_TARGETS: usize = 64;
 
 impl Written {
-    /// Segment `number`, which begins at this byte and after this time.
-    pub(crate) fn new(number: u32, at: u64, since: Duration) -> Self {
-        let merger = Some(Merger::new(MERGED));
+    /// Segment `number` of a recording with the columns of `schema`, which begins at this byte and after this time.
+    pub(crate) fn new(schema: &SchemaRef, number: u32, at: u64, since: Duration) -> Self {
+        let merger = schema.column_with_name(columns::MERGED).map(|_| Merger::new(MERGED));
         Self { number, at, batches: Vec::new(), bytes: 0, since, snapshots: 0, merger, merged: Vec::new() }
     }
 
@@ -117,10 +117,7 @@ impl Written {
         let mut batches = std::mem::take(&mut self.batches);
         self.merged.extend(self.merger.as_mut().and_then(Merger::end));
         let merged = std::mem::take(&mut self.merged);
-        if !merged.is_empty()
-            && schema.column_with_name(columns::MERGED).is_some()
-            && merged.len() * FEWEST_MERGED <= self.snapshots
-        {
+        if !merged.is_empty() && merged.len() * FEWEST_MERGED <= self.snapshots {
             batches.insert(0, merged_rows(&merged, self.since, nth, from_boot).batch(schema)?);
         }
         if let [_] = *batches {

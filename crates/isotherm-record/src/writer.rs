@@ -142,6 +142,7 @@ impl Recorder {
             schema::schema(contents, header, !output.is_stream()).map_err(|error| encode(error.to_string()))?;
         let mut encoder = Encoder::new().map_err(|error| encode(error.to_string()))?;
         let start = encoder.schema(&schema).map_err(|error| encode(error.to_string()))?;
+        let schema = Arc::new(schema);
 
         let mut recorder = Self {
             contents,
@@ -150,9 +151,9 @@ impl Recorder {
             appears_whole: false,
             has_batches: false,
             encoder,
-            schema: Arc::new(schema),
             rows: Buffered::default(),
-            segment: Written::new(1, 0, Duration::ZERO),
+            segment: Written::new(&schema, 1, 0, Duration::ZERO),
+            schema,
             handed_over: Duration::ZERO,
             last: Duration::ZERO,
             aggregation: Duration::ZERO,
@@ -567,7 +568,8 @@ impl Recorder {
     }
 
     fn begin_segment(&mut self) {
-        self.segment = Written::new(self.segment.number.saturating_add(1), self.output.len(), self.last);
+        let number = self.segment.number.saturating_add(1);
+        self.segment = Written::new(&self.schema, number, self.output.len(), self.last);
     }
 
     /// Notes that a batch was handed to the kernel. The recording gets its name with the first.

@@ -37,7 +37,7 @@ fn recordings() -> [Made; 3] {
     [surveyed, two, made::on_two_nodes(10)]
 }
 
-/// A report, or why there is none.
+/// A report, or the error that it ends with.
 fn report(kind: Kind, format: Format, source: &dyn Source) -> Result<Vec<u8>, String> {
     let mut out = vec![];
     let written = write(kind, format, source, &Selection::default(), &Options::default(), &mut out);
