@@ -60,7 +60,8 @@ pub(crate) struct Written {
     since: Duration,
     /// How many snapshots it has.
     snapshots: usize,
-    /// `None` if the recording has no merged snapshots, or if there were more than [`MOST_TARGETS`].
+    /// `None` if the recording has no merged snapshots, if there were more than [`MOST_TARGETS`], or if hardly any
+    /// snapshots could be merged.
     merger: Option<Merger>,
     merged: Vec<SnapshotRecord>,
 }
@@ -87,7 +88,9 @@ impl Written {
         self.snapshots += 1;
         let Some(merger) = &mut self.merger else { return };
         self.merged.extend(merger.add(record));
-        if merger.targets() > MOST_TARGETS {
+        // Snapshots of processes that come and go cannot be merged: each is of other targets.
+        let few_merged = self.merged.len() > FEWEST_MERGED && self.merged.len() * FEWEST_MERGED > self.snapshots;
+        if few_merged || merger.targets() > MOST_TARGETS {
             (self.merger, self.merged) = (None, Vec::new());
         }
     }
