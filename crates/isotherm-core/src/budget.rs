@@ -210,9 +210,34 @@ pub struct Controller {
     rounds: u32,
     /// The shares of one CPU that were spent recently, on all work and on work other than surveys and sampling.
     recent_share: f64,
-    other: f64,
-    /// When work that is neither was taken in last.
-    worked_at: Duration,
+    other: RecentShare,
+}
+
+/// The share of one CPU that some work took recently. The work at the start, on memory that is seen for the first time,
+/// does not come again, and does not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecentShare {
+    mean: f64,
+    /// When it was taken in last.
+    at: Duration,
+}
+
+impl RecentShare {
+    /// Takes in what the work took until `now`, since it was taken in last.
+    pub(crate) fn spend(&mut self, now: Duration, cpu: Duration) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.at, now)).as_secs_f64();
+        let counted = now.saturating_sub(START).as_secs_f64();
+        if passed > 0.0 && counted > 0.0 {
+            let share = cpu.as_secs_f64() / passed;
+            let weight = (1.0 - (-passed / MEAN_TIME).exp()).max(passed / counted).min(1.0);
+            self.mean += (share - self.mean) * weight;
+        }
+    }
+
+    /// The share, over about the last ten seconds.
+    pub(crate) fn mean(self) -> f64 {
+        self.mean
+    }
 }
 
 /// The CPU time that was spent in the last ten seconds, in seconds.
@@ -334,8 +359,7 @@ impl Controller {
             round_clears: 0.0,
             rounds: 1,
             recent_share: 0.0,
-            other: 0.0,
-            worked_at: Duration::ZERO,
+            other: RecentShare::default(),
         }
     }
 
@@ -395,14 +419,7 @@ impl Controller {
     /// Takes in that other work took `cpu` until `now`, since it was taken in last.
     pub fn worked(&mut self, now: Duration, cpu: Duration) {
         self.spend(now, cpu);
-        let passed = now.saturating_sub(std::mem::replace(&mut self.worked_at, now)).as_secs_f64();
-        // The work at the start, on memory that is seen for the first time, does not come again.
-        let counted = now.saturating_sub(START).as_secs_f64();
-        if passed > 0.0 && counted > 0.0 {
-            let share = cpu.as_secs_f64() / passed;
-            let weight = (1.0 - (-passed / MEAN_TIME).exp()).max(passed / counted).min(1.0);
-            self.other += (share - self.other) * weight;
-        }
+        self.other.spend(now, cpu);
     }
 
     fn spend(&mut self, now: Duration, cpu: Duration) {
@@ -443,7 +460,7 @@ impl Controller {
     pub(crate) fn earliest(&self, cpu: Duration, sampling: Duration) -> Duration {
         let most = WINDOW.as_secs_f64() * self.budget.cpu - cpu.as_secs_f64();
         // What is done meanwhile.
-        let rate = self.shares(sampling).1.min(self.sampling_need(sampling)) + self.other;
+        let rate = self.shares(sampling).1.min(self.sampling_need(sampling)) + self.other.mean();
         self.window.below(self.now, most, rate)
     }
 
@@ -456,7 +473,7 @@ impl Controller {
     /// The shares of one CPU for surveys and for samples.
     fn shares(&self, sampling: Duration) -> (f64, f64) {
         let saved = (1.0 + (self.balance + self.piece()) / (REPAYMENT * self.budget.cpu)).clamp(LEAST, 1.0);
-        let share = ((self.budget.cpu * PLANNED - self.other) * saved).max(self.budget.cpu * LEAST);
+        let share = ((self.budget.cpu * PLANNED - self.other.mean()) * saved).max(self.budget.cpu * LEAST);
         let (surveys, samples) = (self.survey_need(), self.sampling_need(sampling));
         if surveys + samples <= share {
             return (share - samples, share - surveys);
@@ -623,11 +640,6 @@ impl Controller {
         lost / (self.budget.targets * MOST_SAMPLES).max(1e-9)
     }
 
-    /// The share of one CPU that was spent recently on work other than surveys and sampling.
-    pub fn other(&self) -> f64 {
-        self.other
-    }
-
     /// The CPU time of a round with samples on the mean. Zero as long as it is not known.
     pub fn round(&self) -> Duration {
         Duration::from_secs_f64(self.round.unwrap_or(0.0))
@@ -642,7 +654,7 @@ impl Controller {
             survey_interval: self.surveys.then_some(settings.interval),
             sampling_interval: self.samples.then(|| sampling * self.every_in_force(samples)),
             cpu: self.recent_share,
-            is_limited: need + self.other > self.budget.cpu * PLANNED
+            is_limited: need + self.other.mean() > self.budget.cpu * PLANNED
                 || self.samples && self.bounds_samples && self.least_for_targets() > sampling.as_secs_f64(),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::budget::START;
+use crate::budget::{RecentShare, START};
 use crate::survey::{LONGEST_WAIT, SurveySettings};
 use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, Start, StepWork};
 
@@ -64,8 +64,9 @@ const LEAST_JOIN: f64 = 8.0;
 const LEAST_CHANGE: f64 = 0.5;
 const MOST_CHANGE: f64 = 1.5;
 
-/// The part of the budget that work besides surveys and samples may take before snapshots come less often.
-const OTHERS: f64 = 0.3;
+/// The part of the budget that helpers may take before snapshots come less often. Most of what they do is to write
+/// snapshots.
+const HELPERS: f64 = 0.3;
 
 /// The least number of rounds with samples in an aggregation.
 const FEW: u32 = 3;
@@ -90,8 +91,11 @@ pub struct Pacer {
     cpu: f64,
     /// CPU time of sampling, the rounds with samples that took it, and the accessed bits that they cleared.
     sampling: (Duration, u32, u64),
-    /// CPU time of steps without samples and without a survey, and of helpers.
+    /// CPU time of steps without samples and without a survey.
     other: Duration,
+    /// CPU time of helpers, and the share of one CPU that they took recently.
+    helped: Duration,
+    helpers: RecentShare,
     /// When work was accounted for last.
     accounted: Duration,
     /// When the mappings were read last, and the CPU time of that, on the mean.
@@ -121,6 +125,8 @@ impl Pacer {
             cpu: options.budget.cpu,
             sampling: (Duration::ZERO, 0, 0),
             other: Duration::ZERO,
+            helped: Duration::ZERO,
+            helpers: RecentShare::default(),
             accounted: Duration::ZERO,
             updated: Duration::ZERO,
             update: Duration::ZERO,
@@ -178,13 +184,15 @@ impl Pacer {
 
     /// Takes in CPU time of threads that help the run.
     pub fn helped(&mut self, cpu: Duration) {
-        self.other += cpu;
+        self.helped += cpu;
     }
 
     fn account(&mut self, now: Duration) {
         let (cpu, rounds, clears) = std::mem::take(&mut self.sampling);
         self.controller.sampled(now, cpu, rounds, clears);
-        self.controller.worked(now, std::mem::take(&mut self.other));
+        let helped = std::mem::take(&mut self.helped);
+        self.helpers.spend(now, helped);
+        self.controller.worked(now, std::mem::take(&mut self.other) + helped);
         self.accounted = now;
     }
 
@@ -195,7 +203,7 @@ impl Pacer {
         // An aggregation has a few rounds with samples, with a little to spare so that their number stays the same.
         let affordable = self.controller.least_sampling(sampling).mul_f64(SPARE) / (attributes.samples() / FEW).max(1);
         // Each snapshot is work for the threads that help, whatever is in it.
-        let snapshots = sampling.mul_f64(self.controller.other() / (self.cpu * OTHERS));
+        let snapshots = sampling.mul_f64(self.helpers.mean() / (self.cpu * HELPERS));
         match &mut self.tuner {
             Some(tuner) => tuner.aggregated(snapshot, attributes, affordable.max(snapshots)),
             None => self.stretched(attributes),
@@ -210,7 +218,7 @@ impl Pacer {
         let shortest = *first.get_or_insert(now);
         let sampling = attributes.sampling();
         let rounds = self.controller.least_sampling(sampling).mul_f64(SPARE) * FEW;
-        let snapshots = now.mul_f64(self.controller.other() / (self.cpu * OTHERS));
+        let snapshots = now.mul_f64(self.helpers.mean() / (self.cpu * HELPERS));
         let wanted = rounds.max(snapshots).min(longest).max(shortest);
         let change = wanted.as_secs_f64() / now.as_secs_f64() - 1.0;
         if change.abs() < LEAST_STRETCH {
