@@ -67,9 +67,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Finds out which targets have run since the last reading.
     pub(super) fn find_rests(&mut self) -> Result<(), MonitorError> {
         if let Some(activity) = self.probe.activity() {
-            activity.look().map_err(MonitorError::Probe)?;
             let targets = self.regions.targets().iter().map(|target| target.space.id);
-            self.panel.rest(targets.map(|id| (id, activity.rest(id))));
+            if self.panel.looks_for_rests() {
+                activity.look().map_err(MonitorError::Probe)?;
+                self.panel.rest(targets.map(|id| (id, activity.rest(id))));
+            } else {
+                self.panel.rest(targets.map(|id| (id, None)));
+            }
         }
         Ok(())
     }

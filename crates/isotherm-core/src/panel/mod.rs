@@ -187,6 +187,11 @@ impl Panel {
         self.due = next.unwrap_or(now + if is_in_parts { BESIDE_PARTS } else { INTERVAL });
     }
 
+    /// Whether to look at which targets have run before this reading.
+    pub(crate) fn looks_for_rests(&self) -> bool {
+        self.rests.is_due(self.tick)
+    }
+
     /// Takes in what a look has found of all targets: before the first reading, and with each reading.
     pub(crate) fn rest(&mut self, targets: impl ExactSizeIterator<Item = (TargetId, Option<AtRest>)>) {
         self.rests.look(self.tick, targets);

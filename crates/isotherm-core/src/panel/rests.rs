@@ -8,6 +8,9 @@ use crate::{AtRest, TargetId};
 /// Up to this many targets are all drawn from at the first reading. If there are more, those are that have run.
 const FEW_TARGETS: usize = 64;
 
+/// As long as all targets run, two of so many readings in a row look at them, after the first readings.
+const RARELY: Tick = 8;
+
 /// When each target has run last.
 #[derive(Debug, Default)]
 pub(super) struct Rests {
@@ -23,6 +26,11 @@ struct Ran {
 }
 
 impl Rests {
+    /// Whether the reading `tick` is to look at the targets. If not, each may have run.
+    pub(super) fn is_due(&self, tick: Tick) -> bool {
+        tick < RARELY || tick % RARELY < 2 || self.targets.values().any(|ran| ran.found.is_some() && ran.last < tick)
+    }
+
     /// Takes in what a look just before the reading `tick` has found of all targets.
     pub(super) fn look(&mut self, tick: Tick, targets: impl ExactSizeIterator<Item = (TargetId, Option<AtRest>)>) {
         // A target that is new may have run. Of many, those that are there at the start are looked at twice.
