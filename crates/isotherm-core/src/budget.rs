@@ -376,6 +376,16 @@ impl Controller {
         Self { start, ..self }
     }
 
+    /// Changes the share of one CPU from now on, for runs that share a budget.
+    pub(crate) fn set_cpu(&mut self, cpu: f64) {
+        self.budget.cpu = cpu;
+    }
+
+    /// The share of one CPU that the run would take at its shortest intervals. Infinite as long as it is not known.
+    pub(crate) fn need(&self, sampling: Duration) -> f64 {
+        (self.survey_need() + self.sampling_need(sampling) + self.other.mean()) / PLANNED
+    }
+
     /// Takes in that a part of a survey did `work` for `cpu` until `now`.
     pub fn surveyed(&mut self, now: Duration, cpu: Duration, work: SurveyWork) {
         let (counts, most) = (!self.is_start(), self.planned_part());

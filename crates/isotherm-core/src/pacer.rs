@@ -228,6 +228,17 @@ impl Pacer {
         attributes.with_intervals(sampling, sampling * samples).ok()
     }
 
+    /// Changes the share of one CPU that all may take from now on, for runs that share a budget.
+    pub fn set_cpu(&mut self, cpu: f64) {
+        self.cpu = cpu;
+        self.controller.set_cpu(cpu);
+    }
+
+    /// The share of one CPU that the run would take at its shortest intervals. Infinite as long as it is not known.
+    pub fn need(&self, attributes: Attributes) -> f64 {
+        self.controller.need(attributes.sampling())
+    }
+
     /// Leaves the intervals as they are from now on.
     pub fn keep_intervals(&mut self) {
         (self.tuner, self.stretch) = (None, None);

@@ -11,7 +11,7 @@ use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_sim::Pattern;
 
-use crate::{ConfigError, Need, Scheduling, SurveyChoice};
+use crate::{Allowance, ConfigError, Need, Scheduling, SurveyChoice};
 
 /// What to watch, how, for how long, what to do to it, and where to record it.
 ///
@@ -58,6 +58,8 @@ pub struct RunConfig {
     /// The bounds on the cost of the run. `None` is the default budget, which does not bound samples if surveys are off
     /// or the sampling interval is fixed.
     pub budget: Option<Budget>,
+    /// The CPU time that the run shares with others, in the place of that of the budget.
+    pub allowance: Option<Allowance>,
     /// How much of the targets' time the run may take at its start.
     pub start: Start,
     /// Whether the call stacks of the calls that map memory are recorded.
@@ -257,6 +259,7 @@ impl RunConfig {
             intervals: IntervalsChoice::Auto,
             intervals_goal: None,
             budget: None,
+            allowance: None,
             start: Start::default(),
             stacks: false,
             scheduling: Scheduling::default(),

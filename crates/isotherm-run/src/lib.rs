@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod allowance;
 mod command;
 mod config;
 mod control;
@@ -57,6 +58,7 @@ mod unobserved;
 mod usage;
 mod watched;
 
+pub use allowance::{Allowance, Member};
 pub use command::Command;
 pub use config::{
     CommandLine, IntervalsChoice, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets,
@@ -75,7 +77,7 @@ pub use marks::MarkError;
 pub use pace::{HelperCpu, HelperThread};
 pub use prepared::Prepared;
 pub use properties::Properties;
-pub use recording::RecordingSummary;
+pub use recording::{RecordingSink, RecordingSummary};
 pub use scheduling::Scheduling;
 pub use session::{Session, Summary};
 pub use survey::SurveyChoice;

@@ -87,6 +87,11 @@ impl LookPace {
         Self { share: cpu * LOOKS, owed: 0.0, at: Duration::ZERO, join: FIRST_JOIN }
     }
 
+    /// Changes the budget.
+    pub(crate) fn set_cpu(&mut self, cpu: f64) {
+        self.share = cpu * LOOKS;
+    }
+
     /// Takes in that so many targets joined in a look at `now`, which cost `cpu`, if that is known. Says how to look
     /// from now on: targets join by a few at a time if they are more than may join. `most` is the CPU time that the
     /// whole budget leaves for them.

@@ -12,7 +12,7 @@ use isotherm_kernel::{
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::stacks::StackTracer;
 use isotherm_probes::{MOST_PAUSE, expected_pause};
-use isotherm_record::{Contents, Recorder, Recording, recording_at};
+use isotherm_record::{Contents, Header, Recorder, Recording, recording_at};
 
 use crate::command::Command;
 use crate::delivery::{EventSink, Events, Need, Overflow, Sinks};
@@ -29,8 +29,8 @@ use crate::stacks::StackThread;
 use crate::targets::LiveTargets;
 use crate::usage::Usage;
 use crate::{
-    CommandLine, ConfigError, Control, Event, Notice, ProbeChoice, RunConfig, RunError, Scheduling, Severity, Source,
-    SurveyChoice, Targets,
+    Allowance, CommandLine, ConfigError, Control, Event, Member, Notice, ProbeChoice, RunConfig, RunError, Scheduling,
+    Severity, Source, SurveyChoice, Targets,
 };
 
 /// The kernel tells the time at which a process was started in units of this, rounded down.
@@ -69,6 +69,8 @@ enum Origin {
         attributes: Attributes,
         pace: PaceOptions,
         scheduling: Scheduling,
+        /// The part of a budget that several runs share.
+        member: Option<Member>,
         targets: Unbound,
         schemes: Option<Box<PreparedSchemes>>,
         stacks: Option<StackTracer>,
@@ -87,6 +89,9 @@ impl Origin {
     ) -> Result<(Self, Properties), RunError> {
         let mut warn = |text: &str| notices.push(Notice::new(Severity::Warning, text));
         let mut budget = config.budget.unwrap_or_default();
+        if let Some(allowance) = &config.allowance {
+            budget.cpu = allowance.cpu();
+        }
         let mut limits = SharedLimits::default().with_longest_hold(config.shared_hold);
         limits.time_share = budget.targets;
         if let Some(prices) = bit_prices() {
@@ -97,7 +102,7 @@ impl Origin {
             attributes: config.attributes,
             sampling: config.sampling,
             survey: config.survey,
-            has_budget: config.budget.is_some(),
+            has_budget: config.budget.is_some() || config.allowance.is_some(),
             budget,
             start: config.start,
             intervals: config.intervals,
@@ -156,7 +161,8 @@ impl Origin {
         inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
         notices.extend(probe.notice);
         let (probe, targets, scheduling) = (probe.kind, unbound, config.scheduling.clone());
-        Ok((Self::Live { probe, attributes, pace, scheduling, targets, schemes, stacks }, properties))
+        let member = config.allowance.as_ref().map(Allowance::join);
+        Ok((Self::Live { probe, attributes, pace, scheduling, member, targets, schemes, stacks }, properties))
     }
 }
 
@@ -244,6 +250,11 @@ impl Prepared {
         &self.properties
     }
 
+    /// The header of a recording of the run.
+    pub fn header(&self) -> Header {
+        header(&self.properties, self.seed)
+    }
+
     /// Gives commands to the run, before and after it starts.
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -305,7 +316,7 @@ impl Prepared {
             Origin::Simulation(_) | Origin::Replay(_) => None,
         };
         let (source, processes, schemes, stacks): (Box<dyn crate::source::Source>, _, _, _) = match origin {
-            Origin::Live { probe, attributes, pace, scheduling, targets: unbound, schemes, stacks } => {
+            Origin::Live { probe, attributes, pace, scheduling, member, targets: unbound, schemes, stacks } => {
                 let stacks = stacks.map(|tracer| (tracer, unbound.has_descendants()));
                 match unbound.bind()? {
                     None => (Box::new(EndedSource), None, None, None),
@@ -316,6 +327,7 @@ impl Prepared {
                                 attributes,
                                 pace,
                                 scheduling,
+                                member,
                                 seed: self.seed,
                                 began,
                                 probe,

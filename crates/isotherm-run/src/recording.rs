@@ -1,17 +1,17 @@
 //! The sink that records a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use isotherm_core::{BoxError, Budget, Granularity};
 use isotherm_kernel::{Host, unix_ns};
-use isotherm_record::{Cost, Header, MissedKind, Recorder, SnapshotRecord};
+use isotherm_record::{Contents, Cost, Header, MissedKind, Part, Recorder, SnapshotRecord, recording_at};
 
 use crate::delivery::{EventSink, Need, RECORDING, Sinks};
 use crate::properties::{AUTO, FIXED, Properties};
 use crate::usage::Usage;
-use crate::{Event, Missed};
+use crate::{Event, Missed, RunError};
 
 /// A recording that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,10 @@ pub struct RecordingSummary {
 }
 
 /// Writes snapshots, surveys, activities, marks and calls that mapped memory to a recording.
-pub(crate) struct RecordingSink {
+///
+/// A program that records only a part of a run, or several parts to files of their own, makes one for each. Times count
+/// from the start of the run in all of them. [`Event::End`] completes the recording.
+pub struct RecordingSink {
     /// `None` once it is complete.
     recorder: Option<Recorder>,
     /// The cost of snapshots that were missed since the last one that was written.
@@ -45,6 +48,24 @@ pub(crate) struct RecordingSink {
 pub(crate) type RecordingSlot = Arc<Mutex<Option<RecordingSummary>>>;
 
 impl RecordingSink {
+    /// Creates the recording of a live run at `path` from `from` on. The header is that of the run
+    /// ([`Prepared::header`](crate::Prepared::header)). With `usage`, it also says how much memory the targets use, for
+    /// runs without schemes, whose activities say so.
+    ///
+    /// # Errors
+    /// If the file cannot be created or written.
+    pub fn create(path: &Path, header: Header, from: Duration, usage: bool) -> Result<Self, RunError> {
+        let part = (!from.is_zero()).then_some(Part { from_ns: from.as_nanos() as u64, to_ns: None });
+        let contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: false };
+        let recorder = Recorder::begin(recording_at(path).create()?, &Header { part, ..header }, contents)?;
+        Ok(Self::new(recorder, usage.then(Usage::new), false))
+    }
+
+    /// Where the recording is.
+    pub fn path(&self) -> Option<&Path> {
+        self.recorder.as_ref().map(Recorder::path)
+    }
+
     pub(crate) fn new(recorder: Recorder, usage: Option<Usage>, keeps_empty: bool) -> Self {
         Self {
             recorder: Some(recorder),

@@ -226,6 +226,26 @@ fn intervals_follow_costs() {
 }
 
 #[test]
+fn a_share_that_changes_is_kept_from_then_on() {
+    let mut world = World::new(Costs { round: 500e-6, ..USUAL }, 3000, 0.02, 1);
+    assert_eq!(world.need(), f64::INFINITY, "nothing is known yet");
+    world.run(60.0);
+    assert!(world.need() > 0.02, "{}: the budget does not suffice", world.need());
+    for (cpu, until) in [(0.005, 140.0), (0.02, 220.0)] {
+        world.set_cpu(cpu);
+        let settled = until - 60.0;
+        world.run(until);
+        world.spent.retain(|piece| piece.at >= settled);
+        let (begin, spent, piece) = worst_window(&world.spent);
+        assert!(spent <= WINDOW * cpu * 1.1 + piece, "{spent} from {begin} s on, of {}", WINDOW * cpu);
+        assert!(spent >= WINDOW * cpu * 0.7, "{spent} from {begin} s on, of {}", WINDOW * cpu);
+    }
+    let mut small = World::new(USUAL, 100, 0.05, 1);
+    small.run(60.0);
+    assert!(small.need() < 0.05, "{}", small.need());
+}
+
+#[test]
 fn surveys_come_however_much_other_work_there_is() {
     let mut world = World::new(Costs { helpers: 0.03, ..USUAL }, 500, 0.01, 1);
     world.run(120.0);

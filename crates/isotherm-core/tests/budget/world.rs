@@ -164,6 +164,16 @@ impl World {
         self.attributes
     }
 
+    /// Gives the run another share of one CPU.
+    pub fn set_cpu(&mut self, cpu: f64) {
+        self.pacer.set_cpu(cpu);
+    }
+
+    /// The share that the run would take at its shortest intervals.
+    pub fn need(&self) -> f64 {
+        self.pacer.need(self.attributes())
+    }
+
     /// Goes on until this many seconds after the start.
     pub fn run(&mut self, until: f64) {
         let until = Duration::from_secs_f64(until);

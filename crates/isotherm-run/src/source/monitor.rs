@@ -19,13 +19,15 @@ use super::{Outlet, Source};
 use crate::pace::{CpuMeter, LookPace, PaceReports};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::unobserved::Unobserved;
-use crate::{EndReason, Event, Notice, RunError, Scheduling, Severity};
+use crate::{EndReason, Event, Member, Notice, RunError, Scheduling, Severity};
 
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
     pub(crate) attributes: Attributes,
     pub(crate) pace: PaceOptions,
     pub(crate) scheduling: Scheduling,
+    /// The part of a budget that several runs share.
+    pub(crate) member: Option<Member>,
     pub(crate) seed: u64,
     /// Before the command of the run was started, since the boot of the machine. All memory of a process that was
     /// started later is known from its beginning.
@@ -38,11 +40,14 @@ type LiveMonitor = Monitor<LiveTargets, Box<dyn AccessProbe + Send>, Forward, Pc
 
 impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
-        let Self { attributes, pace, scheduling, seed, began, probe, targets } = *self;
+        let Self { attributes, mut pace, scheduling, member, seed, began, probe, targets } = *self;
+        if let Some(member) = &member {
+            pace.budget.cpu = member.part(f64::INFINITY);
+        }
         let mut urgency = scheduling.apply(!pace.bounds_samples)?;
         let control = outlet.control.clone();
         let mut waiter = Waiter::new(targets.processes(), control.stop_signal());
-        let mut driver = Driver::new(pace, CpuMeter::new(outlet.helpers()), &targets);
+        let mut driver = Driver::new(pace, CpuMeter::new(outlet.helpers()), member, &targets);
         let mut monitor = Monitor::new(attributes, Pcg64Mcg::seed_from_u64(seed), targets, probe, driver.sink());
         if !pace.samples {
             monitor.without_samples();
@@ -133,6 +138,9 @@ impl Source for MonitorSource {
 /// Hands over what the monitor finds, and paces it.
 struct Driver {
     pacer: Pacer,
+    /// The part of a budget that several runs share, and the share of one CPU that it was last.
+    member: Option<Member>,
+    cpu: f64,
     meter: CpuMeter,
     reports: PaceReports,
     late_rounds: Rc<Cell<u32>>,
@@ -153,11 +161,16 @@ struct Driver {
 /// With a larger share of unknown memory, surveys do not clear what they would without a budget.
 const MUCH_UNKNOWN: f64 = 0.1;
 
+/// A part of a shared budget that would change by less than this share stays as it is, so that intervals do, too.
+const LEAST_SHIFT: f64 = 0.05;
+
 impl Driver {
-    fn new(pace: PaceOptions, meter: CpuMeter, targets: &LiveTargets) -> Self {
+    fn new(pace: PaceOptions, meter: CpuMeter, member: Option<Member>, targets: &LiveTargets) -> Self {
         let surveys_follow = pace.survey == Some(SurveyInterval::Auto);
         Self {
             pacer: Pacer::new(pace),
+            member,
+            cpu: pace.budget.cpu,
             meter,
             reports: PaceReports::default(),
             late_rounds: Rc::default(),
@@ -202,6 +215,9 @@ impl Driver {
         self.unobserved.observed(found.chain(surveyed));
         self.unobserved.take(now, false).into_iter().for_each(|missed| outlet.send(Event::Missed(missed)));
         let mut settled = None;
+        if is_snapshot || work.survey.is_some() {
+            self.share(monitor.attributes());
+        }
         if let Some(mut record) = snapshot {
             if let Some(attributes) = self.pacer.aggregated(&record.snapshot, monitor.attributes()) {
                 monitor.set_attributes(attributes);
@@ -251,6 +267,20 @@ impl Driver {
             && self.reports.is_due(pace, not_afforded)
         {
             outlet.send(Event::Pace { pace, not_afforded });
+        }
+    }
+
+    /// Takes the part of a shared budget that is left for this run.
+    fn share(&mut self, attributes: Attributes) {
+        let Some(member) = &self.member else { return };
+        let cpu = member.part(self.pacer.need(attributes));
+        if (cpu / self.cpu - 1.0).abs() < LEAST_SHIFT {
+            return;
+        }
+        self.cpu = cpu;
+        self.pacer.set_cpu(cpu);
+        if let Some(looks) = &mut self.looks {
+            looks.set_cpu(cpu);
         }
     }
 
