@@ -97,6 +97,6 @@ pub use usage::{
     anonymous_bytes, huge_bytes, major_faults, meminfo, memory_use, page_faults, resident, system_memory,
     transparent_huge_pages,
 };
-pub use user::User;
+pub use user::{User, group_id};
 pub use wait::{Rest, Stop, Waiter, Woken};
 pub use zones::{ZoneError, room_by_node};

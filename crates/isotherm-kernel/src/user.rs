@@ -12,6 +12,14 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 /// The variables in which sudo(8) passes facts about its caller to the command.
 const OF_SUDO: [&str; 5] = ["SUDO_COMMAND", "SUDO_GID", "SUDO_HOME", "SUDO_UID", "SUDO_USER"];
 
+/// The ID of the group of this name. `None` if there is none.
+///
+/// # Errors
+/// If the database of groups cannot be read.
+pub fn group_id(name: &str) -> io::Result<Option<u32>> {
+    Ok(nix::unistd::Group::from_name(name)?.map(|group| group.gid.as_raw()))
+}
+
 /// A user of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {

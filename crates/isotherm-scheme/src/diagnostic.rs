@@ -66,13 +66,20 @@ impl Diagnostics {
     }
 
     /// Returns `value` if there is no error.
-    pub(crate) fn into_result<T>(mut self, value: T) -> Result<T, Self> {
-        if self.list.is_empty() {
-            return Ok(value);
-        }
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Self> {
+        if self.is_empty() { Ok(value) } else { Err(self.sorted()) }
+    }
+
+    /// Whether there is no error.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The errors in the order of their positions, each once.
+    pub(crate) fn sorted(mut self) -> Self {
         self.list.sort_by_key(|diagnostic| diagnostic.position);
         self.list.dedup();
-        Err(self)
+        self
     }
 
     /// The errors, in the order of their positions.

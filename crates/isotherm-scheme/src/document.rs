@@ -2,7 +2,7 @@
 
 use isotherm_core::scheme::Scheme;
 
-use crate::diagnostic::Diagnostics;
+use crate::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::tree::{self, Node};
 use crate::{lines, yaml};
 
@@ -56,6 +56,28 @@ impl<'a> Document<'a> {
             Contents::Lines(text) => lines::schemes(text, diagnostics),
             Contents::Tree(root) => yaml::schemes(root, diagnostics),
         })
+    }
+
+    /// What `read` makes of the root of the tree. `expected` says what the file should hold, for the message.
+    ///
+    /// # Errors
+    /// All errors that `read` reports; one if the file consists of lines.
+    pub fn read_root<T>(
+        &self,
+        expected: &str,
+        read: impl FnOnce(&Node, &mut Diagnostics) -> Option<T>,
+    ) -> Result<T, Diagnostics> {
+        let mut diagnostics = Diagnostics::new(self.file);
+        let value = self.root().and_then(|root| read(root, &mut diagnostics));
+        match value {
+            Some(value) => diagnostics.into_result(value),
+            None => {
+                if diagnostics.is_empty() {
+                    diagnostics.push(Diagnostic::new(Position::START, format!("expected {expected}")));
+                }
+                Err(diagnostics.sorted())
+            }
+        }
     }
 
     /// The result of `read`, if it reports no error.

@@ -10,3 +10,4 @@ pub use crate::common::{
 };
 pub use crate::fields::Fields;
 pub use crate::tree::{Key, Node, Value};
+pub use crate::yaml::schemes;

@@ -18,6 +18,7 @@ pub mod form;
 mod lines;
 mod message;
 mod tree;
+mod typed;
 mod value;
 mod yaml;
 

@@ -40,7 +40,7 @@ const SCHEME: [&str; 16] = [
 ];
 
 /// The schemes of a document: a map with the field `schemes`, or a list.
-pub(crate) fn schemes(root: &Node, diagnostics: &mut Diagnostics) -> Vec<Scheme> {
+pub fn schemes(root: &Node, diagnostics: &mut Diagnostics) -> Vec<Scheme> {
     let list = match &root.value {
         Value::Map(_) => Fields::open(root, "a scheme file", &["schemes"], diagnostics)
             .and_then(|fields| fields.require("schemes", diagnostics)),

@@ -2,7 +2,9 @@
 
 mod check;
 mod convert;
+mod ctl;
 mod cut;
+mod daemon;
 mod diff;
 mod eval;
 mod idle;
@@ -25,7 +27,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use check::Check;
 pub use convert::Convert;
+pub use ctl::{Ctl, CtlCommand, CtlReport, Set as CtlSet};
 pub use cut::Cut;
+pub use daemon::Daemon;
 pub use diff::Diff;
 pub use eval::{Eval, EvalCommand, EvalReport, EvalRun};
 pub use idle::{By, Idle, IdleProbeChoice};
@@ -95,6 +99,7 @@ Examples:
   isotherm scheme try prcl.yaml          what would this scheme do?
   isotherm tier try                      how much fast memory is needed?
   isotherm run --schemes prcl.yaml --pid 1234
+  isotherm daemon                        watch all processes, all the time
 
 Exit status:
   0  success
@@ -117,6 +122,8 @@ pub enum Command {
     Scheme(Scheme),
     Tier(Tier),
     Eval(Eval),
+    Daemon(Daemon),
+    Ctl(Ctl),
     Mark(Mark),
     Check(Check),
     Cut(Cut),

@@ -7,7 +7,9 @@ mod check;
 mod cli;
 mod command;
 mod convert;
+mod ctl;
 mod cut;
+mod daemon;
 mod diff;
 mod doctor;
 mod ending;
@@ -37,9 +39,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use isotherm_agent::DaemonError;
 use isotherm_eval::EvalError;
 use isotherm_output::standard_output;
 use isotherm_run::RunError;
+use isotherm_scheme::Diagnostics;
 
 use cli::{Cli, Command};
 
@@ -79,6 +83,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Scheme(options) => scheme::run(&options),
         Command::Tier(options) => tier::run(&options),
         Command::Eval(options) => eval::run(&options),
+        Command::Daemon(options) => daemon::run(&options),
+        Command::Ctl(options) => ctl::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Workload(options) => workload::run(&options),
         Command::Schema(options) => schema::run(&options),
@@ -117,6 +123,14 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         return ExitCode::FAILURE;
     }
     if let Some(EvalError::Suite(diagnostics)) = error.downcast_ref::<EvalError>() {
+        tell(diagnostics);
+        return ExitCode::FAILURE;
+    }
+    if let Some(DaemonError::Config(diagnostics)) = error.downcast_ref::<DaemonError>() {
+        tell(diagnostics);
+        return ExitCode::FAILURE;
+    }
+    if let Some(diagnostics) = error.downcast_ref::<Diagnostics>() {
         tell(diagnostics);
         return ExitCode::FAILURE;
     }

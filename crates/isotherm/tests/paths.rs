@@ -51,6 +51,7 @@ fn readers() -> Vec<(Vec<&'static str>, &'static str)> {
         ("scheme try IN known.rec", "all.yaml"),
         ("scheme try all.yaml IN", "known.rec"),
         ("workload IN.toml", "pattern.toml"),
+        ("daemon --check --config IN", "daemon.yaml"),
     ];
     if bpf_works().is_ok() {
         calls.push(("run -q -s IN --probe bpf --duration 100ms -- true", "all.yaml"));
@@ -100,6 +101,8 @@ fn each_command_that_takes_a_path_is_called() {
     calls.push("man OUT".into());
     // It needs two memory nodes, and records as `run` does.
     calls.push("tier run --record FILE".into());
+    // They need a daemon, and read and write as the other commands do.
+    calls.extend(["ctl add FILE", "ctl change FILE", "ctl set --schemes FILE", "ctl report -o FILE"].map(String::from));
     // It opens no file: the path names a recorder.
     calls.push("mark text --recording FILE".into());
     let commands = place.commands().into_iter().filter(|command| !command.starts_with("report "));
@@ -122,6 +125,7 @@ fn place() -> Place {
     fs::write(place.path("all.yaml"), SCHEME).unwrap();
     fs::write(place.path("pattern.toml"), PATTERN).unwrap();
     fs::write(place.path("suite.yaml"), SUITE).unwrap();
+    fs::write(place.path("daemon.yaml"), "groups: [{name: a, select: {all: true}}]\n").unwrap();
     isotherm_soak::make_evaluation(&place.path("results")).unwrap();
     place
 }

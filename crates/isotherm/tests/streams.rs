@@ -108,6 +108,29 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("eval report known.rec", 1),
         ("eval report results --paper x", 2),
     ];
+    printing.push(("daemon --print-default", 0));
+    // Without a daemon. With one, `tests/daemon.rs` calls them.
+    for call in [
+        "ctl status --socket none",
+        "ctl groups --socket none",
+        "ctl add all.yaml --socket none",
+        "ctl change all.yaml --socket none",
+        "ctl pause a --socket none",
+        "ctl resume a --socket none",
+        "ctl delete a --socket none",
+        "ctl set a --regions 10:20 --socket none",
+        "ctl snapshot a --socket none",
+        "ctl stream a --socket none",
+        "ctl record a x --socket none",
+        "ctl report a wss --socket none",
+        "ctl mark a x --socket none",
+        "ctl reload --socket none",
+        "ctl health --socket none",
+        "ctl metrics --socket none",
+        "ctl openapi --socket none",
+    ] {
+        silent.push((call, 1));
+    }
     if bpf_works().is_ok() {
         printing.push(("idle --probe bpf --pid PID -i 100ms -n 1", 0));
         printing.push(("idle -q --probe bpf --pid PID -i 100ms -n 1 --format json", 0));

@@ -165,6 +165,8 @@ impl Room {
 /// The status of a call without a fault.
 fn status(call: &str, able: Able) -> i32 {
     let fails = call.contains("bad.yaml")
+        // There is no daemon.
+        || call.starts_with("ctl")
         // Without tiers, there is nothing to move.
         || (["tier config", "tier run"].iter().any(|tier| call.starts_with(tier)) && !able.tiers);
     // A recording without its end has a status of its own.
@@ -212,6 +214,8 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "mark text --recording RECORDING",
         "eval run --suite ./bad.yaml",
         "eval report results",
+        "daemon --print-default",
+        "ctl status --socket none",
     ] {
         add(call, None, false, false, false);
     }

@@ -46,17 +46,17 @@ pub struct Workload {
     pub list: bool,
 }
 
-/// Print the JSON Schema of what a command writes as JSON, or of scheme files
+/// Print the JSON Schema of what a command writes as JSON, of scheme files, or of the daemon's configuration
 #[derive(Args)]
 pub struct Schema {
-    /// A kind of report, another command that writes JSON, or scheme-file
+    /// A kind of report, another command that writes JSON, scheme-file, or daemon
     #[arg(value_name = "NAME", value_parser = schemas())]
     pub name: String,
 }
 
 /// The names of the schemas.
 fn schemas() -> PossibleValuesParser {
-    isotherm_report::schema::names().chain(["scheme-file"]).collect::<Vec<_>>().into()
+    isotherm_report::schema::names().chain(["scheme-file", "daemon"]).collect::<Vec<_>>().into()
 }
 
 /// Print a completion script for a shell

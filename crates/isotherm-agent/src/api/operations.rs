@@ -1,0 +1,340 @@
+//! The table of operations, and what each does.
+
+use std::time::Duration;
+
+use isotherm_core::units;
+use isotherm_kernel::unix_ns;
+use isotherm_report::{Format, Kind, Options, SelectedTarget, Selection};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use super::answer::JSON;
+use super::{Answer, Call, Make, Operation, Problem};
+use crate::config::{AttributeSettings, Group, GroupSettings};
+use crate::daemon::Daemon;
+use crate::view::{self, GroupStatus, Health, SchemeStatus, SnapshotView, TargetView, Version};
+
+/// The name of a moment.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MarkRequest {
+    /// The text.
+    pub text: String,
+}
+
+/// A recording that is to be made.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordingRequest {
+    /// Its name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+}
+
+/// A recording of a group.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RecordingView {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub path: String,
+}
+
+/// Schemes that are to be put in force, as in a scheme file.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SchemesRequest {
+    /// The schemes.
+    pub schemes: Vec<serde_json::Value>,
+}
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+const fn json(schema: Make) -> Option<(&'static str, Option<Make>)> {
+    Some((JSON, Some(schema)))
+}
+
+const GET: Operation = Operation {
+    method: "GET",
+    path: "",
+    about: "",
+    query: &[],
+    body: None,
+    answer: None,
+    run: |_, _| Ok(Answer::Done),
+};
+const POST: Operation = Operation { method: "POST", ..GET };
+const PUT: Operation = Operation { method: "PUT", ..GET };
+const DELETE: Operation = Operation { method: "DELETE", ..GET };
+
+/// The media type of metrics.
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What may be asked.
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        path: "/v1/health",
+        about: "Whether the daemon does what it was told",
+        answer: json(of::<Health>),
+        run: |daemon, _| Answer::json(&daemon.health()),
+        ..GET
+    },
+    Operation {
+        path: "/v1/version",
+        about: "Which isotherm this is",
+        answer: json(of::<Version>),
+        run: |_, _| {
+            let recording_format = isotherm_record::FORMAT;
+            Answer::json(&Version { version: env!("CARGO_PKG_VERSION").into(), recording_format })
+        },
+        ..GET
+    },
+    Operation {
+        path: "/v1/openapi.json",
+        about: "This description",
+        answer: Some((JSON, None)),
+        run: |_, _| Answer::json(&super::document()),
+        ..GET
+    },
+    Operation {
+        path: "/metrics",
+        about: "Metrics, as the daemon last took them",
+        answer: Some((OPENMETRICS, None)),
+        run: |daemon, _| Ok(Answer::bytes(OPENMETRICS, daemon.metrics().as_bytes().to_vec())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/reload",
+        about: "Reads the configuration again, and puts it in force if it is right",
+        run: |daemon, _| {
+            daemon.reload()?;
+            Ok(Answer::Done)
+        },
+        ..POST
+    },
+    Operation {
+        path: "/v1/groups",
+        about: "All groups",
+        answer: json(of::<Vec<GroupStatus>>),
+        run: |daemon, _| {
+            let groups = daemon.groups.all();
+            Answer::json(&groups.iter().map(|(name, group)| group.status(name)).collect::<Vec<_>>())
+        },
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups",
+        about: "Makes a group",
+        body: Some(of::<GroupSettings>),
+        answer: json(of::<GroupStatus>),
+        run: |daemon, call| {
+            let group = Group::parse("body", &call.body)?;
+            let name = group.settings.name.clone();
+            Answer::json(&daemon.groups.make(group)?.status(&name))
+        },
+        ..POST
+    },
+    Operation {
+        path: "/v1/groups/{group}",
+        about: "A group",
+        answer: json(of::<GroupStatus>),
+        run: |daemon, call| Answer::json(&daemon.groups.get(call.group())?.status(call.group())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}",
+        about: "Gives a group another configuration",
+        body: Some(of::<GroupSettings>),
+        answer: json(of::<GroupStatus>),
+        run: |daemon, call| {
+            let group = Group::parse("body", &call.body)?;
+            if group.settings.name != call.group() {
+                return Err(Problem::new(422, "the name in the body is not that of the group"));
+            }
+            Answer::json(&daemon.groups.replace(group)?.status(call.group()))
+        },
+        ..PUT
+    },
+    Operation {
+        path: "/v1/groups/{group}",
+        about: "Ends a group. Its history stays",
+        run: |daemon, call| {
+            daemon.groups.delete(call.group())?;
+            Ok(Answer::Done)
+        },
+        ..DELETE
+    },
+    Operation {
+        path: "/v1/groups/{group}/pause",
+        about: "Watches nothing of the group until it is resumed",
+        run: |daemon, call| {
+            daemon.groups.get(call.group())?.pause();
+            Ok(Answer::Done)
+        },
+        ..POST
+    },
+    Operation {
+        path: "/v1/groups/{group}/resume",
+        about: "Watches a group again that is paused or has ended",
+        run: |daemon, call| {
+            let group = daemon.groups.get(call.group())?;
+            daemon.groups.resume(&group);
+            Ok(Answer::Done)
+        },
+        ..POST
+    },
+    Operation {
+        path: "/v1/groups/{group}/attributes",
+        about: "Changes the attributes from the next aggregation on. What is left out stays",
+        body: Some(of::<AttributeSettings>),
+        run: |daemon, call| {
+            daemon.groups.get(call.group())?.set_attributes(call.body()?)?;
+            Ok(Answer::Done)
+        },
+        ..PUT
+    },
+    Operation {
+        path: "/v1/groups/{group}/targets",
+        about: "The processes of the group, each with its memory",
+        answer: json(of::<Vec<TargetView>>),
+        run: |daemon, call| Answer::json(&view::targets(&daemon.groups.get(call.group())?.hub.known())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/schemes",
+        about: "The schemes of the group, each with what it has done",
+        answer: json(of::<Vec<SchemeStatus>>),
+        run: |daemon, call| Answer::json(&view::schemes(&daemon.groups.get(call.group())?.hub.known())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/schemes",
+        about: "Puts other schemes in force, within the limits of the group",
+        body: Some(of::<SchemesRequest>),
+        run: |daemon, call| {
+            let group = daemon.groups.get(call.group())?;
+            group.set_schemes(isotherm_scheme::parse("body", &call.body)?)?;
+            Ok(Answer::Done)
+        },
+        ..PUT
+    },
+    Operation {
+        path: "/v1/groups/{group}/snapshot",
+        about: "The newest snapshot, with all regions",
+        answer: json(of::<SnapshotView>),
+        run: |daemon, call| match daemon.groups.get(call.group())?.hub.known().snapshot {
+            Some(record) => Answer::json(&SnapshotView::new(&record)),
+            None => Err(Problem::new(404, "there is no snapshot yet")),
+        },
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/events",
+        about: "Events from now on, server-sent",
+        answer: Some(("text/event-stream", None)),
+        run: |daemon, call| Ok(Answer::Stream(daemon.groups.get(call.group())?.hub.subscribe())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/marks",
+        about: "Gives this moment a name",
+        body: Some(of::<MarkRequest>),
+        run: |daemon, call| {
+            let MarkRequest { text } = call.body()?;
+            daemon.groups.get(call.group())?.mark(&text)?;
+            Ok(Answer::Done)
+        },
+        ..POST
+    },
+    Operation {
+        path: "/v1/groups/{group}/recordings",
+        about: "Starts a recording of the group, in the directory of the history",
+        body: Some(of::<RecordingRequest>),
+        answer: json(of::<RecordingView>),
+        run: |daemon, call| {
+            let RecordingRequest { name } = call.body()?;
+            let path = daemon.recording(&name)?;
+            daemon.groups.get(call.group())?.hub.record(&name, &path)?;
+            Answer::json(&RecordingView { name, path: path.display().to_string() })
+        },
+        ..POST
+    },
+    Operation {
+        path: "/v1/groups/{group}/recordings/{name}",
+        about: "Ends a recording",
+        run: |daemon, call| {
+            let name = call.path.get(1).map(String::as_str).unwrap_or_default();
+            match daemon.groups.get(call.group())?.hub.end_recording(name) {
+                Ok(true) => Ok(Answer::Done),
+                Ok(false) => Err(Problem::new(404, format!("no recording {name:?} is being made"))),
+                Err(error) => Err(Problem::new(500, isotherm_core::chain(&*error))),
+            }
+        },
+        ..DELETE
+    },
+    Operation {
+        path: "/v1/groups/{group}/reports/{kind}",
+        about: "A report on what is kept of the group",
+        query: &[
+            ("last", "The time up to now that it is on, such as 1h. Without it, all that is kept."),
+            ("format", "The format, such as json or text. Without it, JSON if the report has it."),
+            ("target", "Only the target with this process ID."),
+        ],
+        answer: Some(("*/*", None)),
+        run: report,
+        ..GET
+    },
+];
+
+fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
+    daemon.groups.get(call.group())?;
+    let name = call.path.get(1).map(String::as_str).unwrap_or_default();
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        Problem::new(404, format!("there is no report {name:?}; there are {}", known.join(", ")))
+    })?;
+    let format = match call.query.get("format") {
+        Some(name) => kind.formats().iter().copied().find(|format| format.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = kind.formats().iter().map(|format| format.name()).collect();
+            Problem::new(400, format!("there is no format {name:?} of this report; there is {}", known.join(", ")))
+        })?,
+        None if kind.formats().contains(&Format::Json) => Format::Json,
+        None => kind.formats().first().copied().unwrap_or(Format::Html),
+    };
+    let now = unix_ns() / 1_000_000;
+    let from = match call.query.get("last") {
+        Some(text) => {
+            let last = units::parse_duration(text).map_err(|error| Problem::new(400, format!("last: {error}")))?;
+            now.saturating_sub(last.max(Duration::from_secs(1)).as_millis() as u64)
+        }
+        None => 0,
+    };
+    let target = call.query.get("target").map(|pid| {
+        pid.parse().map(SelectedTarget::Process).map_err(|_| Problem::new(400, format!("{pid:?} is no process ID")))
+    });
+    let kept = crate::history::open(&daemon.history_of(call.group())?, from, now)?;
+    let selection = Selection { time: Some(kept.time), target: target.transpose()?, ..Selection::default() };
+    let mut out = Vec::new();
+    isotherm_report::write(kind, format, &kept.recordings, &selection, &Options::default(), &mut out)?;
+    let media = match format {
+        Format::Json => JSON,
+        Format::Text => "text/plain; charset=utf-8",
+        Format::Html => "text/html; charset=utf-8",
+        Format::Svg => "image/svg+xml",
+        Format::Png => "image/png",
+    };
+    Ok(Answer::bytes(media, out))
+}
+
+impl Call {
+    /// The name of the group that the path has.
+    fn group(&self) -> &str {
+        self.path.first().map(String::as_str).unwrap_or_default()
+    }
+
+    /// The body as a `T`.
+    fn body<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
+        let document = isotherm_scheme::Document::parse("body", &self.body)?;
+        Ok(document.read_root("an object", |root, diagnostics| root.typed(diagnostics))?)
+    }
+}

@@ -1,0 +1,293 @@
+//! A group: some processes that are watched, how they are watched, and what is done to them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use isotherm_core::scheme::{Quota, Scheme};
+use isotherm_core::{AttributeOptions, Budget, Granularity};
+use isotherm_run::{
+    Allowance, IntervalsChoice, ProbeChoice, RunConfig, Scheduling, SchemeOptions, SchemeSource, Selection, Source,
+    SurveyChoice, Targets,
+};
+use isotherm_scheme::Diagnostics;
+use isotherm_scheme::form::{self, Node};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quantity::{Regions, Share, Size, Time};
+use super::select::Selectors;
+
+/// What a configuration says of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSettings {
+    /// The name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// The processes, those that run and those that appear later.
+    pub select: Selectors,
+    /// Of these, the ones that are left out.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub exclude: Selectors,
+    /// A process joins when it has so much resident memory. Processes that are named by their ID join at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rss: Option<Size>,
+    /// Whether the descendants of the processes join, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub children: bool,
+    /// Metrics name cgroups that have at least so much memory of the group. The others are added up.
+    #[serde(default = "tens_of_mebibytes")]
+    pub cgroups_above: Size,
+    /// How accessed pages are found.
+    #[serde(default)]
+    pub probe: ProbeName,
+    /// How often all pages are read: `auto`, `off`, or a time of at least 100 ms.
+    #[serde(default = "auto")]
+    pub survey: String,
+    /// The monitoring attributes. What is left out follows from what is observed and from the budget.
+    #[serde(default)]
+    pub attributes: AttributeSettings,
+    /// The share of one CPU that the processes may lose because they set accessed bits again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_budget: Option<Share>,
+    /// Whether schemes may change memory. Without it, only schemes with the action `stat` are allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub act: bool,
+    /// Schemes, as in a scheme file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schemes: Option<serde_json::Value>,
+    /// A file of schemes, which is read again when it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme_file: Option<PathBuf>,
+    /// What schemes may do at most. No request exceeds it.
+    #[serde(default)]
+    pub limits: Limits,
+    /// A recording that is made as long as the group is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<PathBuf>,
+}
+
+/// The monitoring attributes of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttributeSettings {
+    /// The sampling interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Time>,
+    /// The aggregation interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<Time>,
+    /// The update interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Time>,
+    /// The number of regions of all processes of the group together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regions: Option<Regions>,
+}
+
+/// What the schemes of a group may do at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// The bytes that all schemes together act on in a second, on the mean of the periods of their quotas. It needs
+    /// schemes in the configuration, and not in a file of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<Size>,
+}
+
+/// How accessed pages are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeName {
+    /// The best that works here: `idle`, then `bpf`, then `refs`.
+    #[default]
+    Auto,
+    /// Idle page tracking.
+    Idle,
+    /// Page tables, read by eBPF.
+    Bpf,
+    /// `/proc/PID/clear_refs` and `smaps`: whole mappings.
+    Refs,
+}
+
+fn is_none(selectors: &Selectors) -> bool {
+    *selectors == Selectors::default()
+}
+
+fn tens_of_mebibytes() -> Size {
+    Size(64 << 20)
+}
+
+fn auto() -> String {
+    "auto".into()
+}
+
+/// The longest name of a group.
+const LONGEST_NAME: usize = 64;
+
+/// A group that was checked.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What its configuration says.
+    pub settings: GroupSettings,
+    selection: Selection,
+    survey: SurveyChoice,
+    schemes: Vec<Scheme>,
+}
+
+impl Group {
+    /// Checks what a configuration says of a group, which is in `node`.
+    pub(super) fn new(settings: GroupSettings, node: &Node, diagnostics: &mut Diagnostics) -> Option<Self> {
+        let at = |field: &str| node.get(field).unwrap_or(node).position;
+        let name = &settings.name;
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('.') || !name.chars().all(is_allowed) {
+            let message = format!("{name:?} is no name of a group; use up to 64 letters, digits, - _ and .");
+            return diagnostics.fail(at("name"), message);
+        }
+        let any = match settings.select.resolve() {
+            Ok(any) if any.is_empty() => {
+                return diagnostics.fail(at("select"), "the group selects nothing; write all: true, or name processes");
+            }
+            Ok(any) => any,
+            Err(why) => return diagnostics.fail(at("select"), why),
+        };
+        let except = match settings.exclude.resolve() {
+            Ok(except) => except,
+            Err(why) => return diagnostics.fail(at("exclude"), why),
+        };
+        let survey = match &*settings.survey {
+            "auto" => SurveyChoice::Auto,
+            "off" => SurveyChoice::Off,
+            time => match isotherm_core::units::parse_duration(time) {
+                Ok(time) => SurveyChoice::Every(time),
+                Err(error) => return diagnostics.fail(at("survey"), error.to_string()),
+            },
+        };
+        let mut schemes = match (node.get("schemes"), &settings.schemes) {
+            (Some(node), Some(_)) => form::schemes(node, diagnostics),
+            _ => Vec::new(),
+        };
+        if settings.schemes.is_some() && settings.scheme_file.is_some() {
+            return diagnostics.fail(at("scheme_file"), "the group has schemes and a scheme file; leave one out");
+        }
+        if settings.scheme_file.is_some() && !settings.act {
+            return diagnostics.fail(at("scheme_file"), "a scheme file may change memory; add act: true to the group");
+        }
+        if let Some(limit) = settings.limits.bytes_per_second {
+            if settings.scheme_file.is_some() {
+                return diagnostics.fail(at("limits"), "limits need schemes in the configuration, not in a file");
+            }
+            schemes = limited(schemes, limit.0);
+        }
+        let least_resident = settings.min_rss.map_or(0, |size| size.0);
+        let selection = Selection { any, except, least_resident, children: settings.children, ..Selection::default() };
+        let group = Self { settings, selection, survey, schemes };
+        if let Err(why) = group.check_schemes(&group.schemes) {
+            return diagnostics.fail(at("schemes"), why);
+        }
+        match group.run(None).validate() {
+            Ok(()) => Some(group),
+            Err(error) => diagnostics.fail(node.position, error.to_string()),
+        }
+    }
+
+    /// The schemes that it has inline.
+    pub fn schemes(&self) -> &[Scheme] {
+        &self.schemes
+    }
+
+    /// Schemes that a request brings, within the limits of the group.
+    ///
+    /// # Errors
+    /// If they change memory, and the group may not.
+    pub fn allowed(&self, schemes: Vec<Scheme>) -> Result<Vec<Scheme>, String> {
+        self.check_schemes(&schemes)?;
+        Ok(match self.settings.limits.bytes_per_second {
+            Some(limit) => limited(schemes, limit.0),
+            None => schemes,
+        })
+    }
+
+    fn check_schemes(&self, schemes: &[Scheme]) -> Result<(), String> {
+        match schemes.iter().find(|scheme| scheme.action.changes_memory() && !self.settings.act) {
+            Some(scheme) => Err(format!(
+                "the scheme {} changes memory; add act: true to the group, or use the action stat",
+                scheme.name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the other one watches the same in the same way, so that schemes alone may differ.
+    pub fn watches_as(&self, other: &Self) -> bool {
+        let plain = |of: &Self| GroupSettings { schemes: None, cgroups_above: Size(0), ..of.settings.clone() };
+        // A run that was prepared without schemes takes none later.
+        plain(self) == plain(other) && self.schemes.is_empty() == other.schemes.is_empty()
+    }
+
+    /// The attributes that it asks for.
+    ///
+    /// # Errors
+    /// If they contradict each other.
+    pub fn attributes(&self, granularity: Granularity) -> Result<isotherm_core::Attributes, String> {
+        options(self.settings.attributes).resolve(granularity).map_err(|error| error.to_string())
+    }
+
+    /// The run that watches the group, on a budget of all groups.
+    pub fn run(&self, allowance: Option<Allowance>) -> RunConfig {
+        let waits = self.selection.is_open();
+        let targets =
+            Targets::Processes { selection: self.selection.clone(), waits, part: isotherm_run::Part::default() };
+        let probe = match self.settings.probe {
+            ProbeName::Auto => ProbeChoice::Auto,
+            ProbeName::Idle => ProbeChoice::Idle,
+            ProbeName::Bpf => ProbeChoice::Bpf,
+            ProbeName::Refs => ProbeChoice::Refs,
+        };
+        let schemes = match &self.settings.scheme_file {
+            Some(path) => Some(SchemeSource::File(path.clone())),
+            None => (!self.schemes.is_empty()).then(|| SchemeSource::Fixed(self.schemes.clone())),
+        };
+        let budget = self.settings.target_budget.map(|Share(targets)| Budget { targets, ..Budget::default() });
+        RunConfig {
+            attributes: options(self.settings.attributes),
+            survey: self.survey,
+            intervals: IntervalsChoice::Auto,
+            budget,
+            allowance,
+            start: isotherm_core::Start::Gentle,
+            scheduling: Scheduling::default(),
+            schemes: schemes.map(|schemes| SchemeOptions { schemes, memory_use: true }),
+            ..RunConfig::new(Source::Live { targets, probe })
+        }
+    }
+}
+
+/// The attributes as a run takes them.
+fn options(of: AttributeSettings) -> AttributeOptions {
+    let time = |time: Option<Time>| -> Option<Duration> { time.map(|Time(time)| time) };
+    AttributeOptions {
+        sampling: time(of.sample),
+        aggregation: time(of.aggregate),
+        update: time(of.update),
+        regions: of.regions.map(|Regions((least, most))| (least as usize, most as usize)),
+    }
+}
+
+/// The schemes with quotas that act on at most `limit` bytes a second together. Each has an equal part.
+fn limited(mut schemes: Vec<Scheme>, limit: u64) -> Vec<Scheme> {
+    let own = |scheme: &&mut Scheme| scheme.action.changes_memory() && scheme.quota.owner().is_none();
+    let count = schemes.iter_mut().filter(own).count().max(1) as u64;
+    for scheme in schemes.iter_mut().filter(|scheme| own(scheme)) {
+        let quota = &scheme.quota;
+        let most = (limit as f64 / count as f64 * quota.period().as_secs_f64()).max(1.0) as u64;
+        let bytes = quota.bytes().map_or(most, |bytes| bytes.min(most));
+        // The bytes are above zero, and the rest was valid before.
+        if let Ok(quota) =
+            Quota::new(Some(bytes), quota.time(), quota.period(), quota.weights(), quota.goals().to_vec())
+        {
+            scheme.quota = quota;
+        }
+    }
+    schemes
+}

@@ -1,0 +1,206 @@
+//! The configuration of the daemon: what is watched in which groups, what is done to it, and who may change that.
+//!
+//! It is YAML. Each error has its place in the file. `isotherm schema daemon` prints the JSON Schema, which is derived
+//! from the types here. A group that a program makes by the control socket is read by the same code.
+
+mod group;
+mod quantity;
+mod select;
+
+use std::path::{Path, PathBuf};
+
+use isotherm_scheme::form::Node;
+use isotherm_scheme::{Diagnostics, Document};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+
+pub use group::{AttributeSettings, Group, GroupSettings, Limits, ProbeName};
+pub use quantity::{Regions, Share, Size, Time};
+pub use select::Selectors;
+
+/// The configuration that is in force where there is none.
+pub const DEFAULT: &str = include_str!("default.yaml");
+
+/// Where the configuration is unless another file is named.
+pub const PATH: &str = "/etc/isotherm/isotherm.yaml";
+
+/// What a configuration says, as it is written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The share of one CPU that all groups together may take.
+    #[serde(default = "one_percent")]
+    pub cpu_budget: Share,
+    /// The Unix socket of the control interface.
+    #[serde(default = "socket")]
+    pub socket: PathBuf,
+    /// The users, besides root, who may change something by the control socket: names or user IDs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_change: Vec<String>,
+    /// Where metrics can be had besides the control socket.
+    #[serde(default)]
+    pub metrics: MetricsSettings,
+    /// What is kept of the past.
+    #[serde(default)]
+    pub history: HistorySettings,
+    /// What is watched.
+    #[serde(default)]
+    pub groups: Vec<GroupSettings>,
+}
+
+/// Where metrics can be had besides the control socket.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsSettings {
+    /// A loopback address and a port, such as `127.0.0.1:9753`, for `/metrics` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+    /// A file for the textfile collector of Prometheus's node exporter, written every 15 s. Its name ends in `.prom`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub textfile: Option<PathBuf>,
+}
+
+/// What is kept of the past.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HistorySettings {
+    /// The directory. There is no history if it is null.
+    #[serde(default = "state_directory")]
+    pub directory: Option<PathBuf>,
+    /// For how long each snapshot is kept.
+    #[serde(default = "an_hour")]
+    pub seconds: Time,
+    /// For how long a snapshot for each minute is kept.
+    #[serde(default = "a_week")]
+    pub minutes: Time,
+    /// For how long a snapshot for each hour is kept.
+    #[serde(default = "a_year")]
+    pub hours: Time,
+    /// The most bytes of the history of all groups together. The oldest files go first.
+    #[serde(default = "a_gibibyte")]
+    pub size: Size,
+}
+
+impl Default for HistorySettings {
+    fn default() -> Self {
+        let (seconds, minutes, hours) = (an_hour(), a_week(), a_year());
+        Self { directory: state_directory(), seconds, minutes, hours, size: a_gibibyte() }
+    }
+}
+
+const HOUR: u64 = 3600;
+
+fn one_percent() -> Share {
+    Share(0.01)
+}
+
+fn socket() -> PathBuf {
+    "/run/isotherm/api.sock".into()
+}
+
+fn state_directory() -> Option<PathBuf> {
+    Some("/var/lib/isotherm".into())
+}
+
+fn an_hour() -> Time {
+    Time(std::time::Duration::from_secs(HOUR))
+}
+
+fn a_week() -> Time {
+    Time(std::time::Duration::from_secs(7 * 24 * HOUR))
+}
+
+fn a_year() -> Time {
+    Time(std::time::Duration::from_secs(365 * 24 * HOUR))
+}
+
+fn a_gibibyte() -> Size {
+    Size(1 << 30)
+}
+
+/// A configuration that was checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What it says.
+    pub settings: Settings,
+    /// The groups, in the order of the file. No two have one name.
+    pub groups: Vec<Group>,
+    /// The IDs of the users, besides root, who may change something.
+    pub may_change: Vec<u32>,
+}
+
+impl Config {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, and as [`Config::parse`].
+    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        Self::parse(&path.display().to_string(), &isotherm_scheme::read_text(path)?)
+    }
+
+    /// Reads a configuration. `file` is its name in messages.
+    ///
+    /// # Errors
+    /// What is wrong in the text, with its place.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Diagnostics> {
+        tree(file, text, |root, diagnostics| {
+            let settings: Settings = root.typed(diagnostics)?;
+            let nodes = root.get("groups").and_then(|node| node.items("groups", diagnostics)).unwrap_or_default();
+            let mut groups: Vec<Group> = Vec::new();
+            for (group, node) in settings.groups.iter().zip(nodes) {
+                if groups.iter().any(|known| known.settings.name == group.name) {
+                    let message = format!("two groups have the name {:?}", group.name);
+                    return diagnostics.fail(node.position, message);
+                }
+                groups.extend(Group::new(group.clone(), node, diagnostics));
+            }
+            if let Some(address) = &settings.metrics.listen {
+                let node = root.get("metrics").and_then(|node| node.get("listen")).unwrap_or(root);
+                let parsed = address.parse::<std::net::SocketAddr>();
+                if !parsed.is_ok_and(|address| address.ip().is_loopback()) {
+                    let message = format!("{address:?} is no loopback address with a port, such as 127.0.0.1:9753");
+                    return diagnostics.fail(node.position, message);
+                }
+            }
+            let names = root.get("may_change").and_then(|node| node.items("users", diagnostics)).unwrap_or_default();
+            let mut may_change = Vec::new();
+            for (name, node) in settings.may_change.iter().zip(names) {
+                may_change.extend(select::user_id(name).map_or_else(|why| diagnostics.fail(node.position, why), Some));
+            }
+            Some(Self { settings, groups, may_change })
+        })
+    }
+}
+
+impl Group {
+    /// Reads one group, such as one that a program makes. `file` is its name in messages.
+    ///
+    /// # Errors
+    /// What is wrong in the text, with its place.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Diagnostics> {
+        tree(file, text, |root, diagnostics| {
+            let settings: GroupSettings = root.typed(diagnostics)?;
+            Self::new(settings, root, diagnostics)
+        })
+    }
+}
+
+/// What `read` makes of the tree of values in a text.
+fn tree<T>(file: &str, text: &str, read: impl FnOnce(&Node, &mut Diagnostics) -> Option<T>) -> Result<T, Diagnostics> {
+    let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let text = if text.lines().all(is_blank) { "{}" } else { text };
+    Document::parse(file, text)?.read_root("a map with fields such as groups", read)
+}
+
+/// The JSON Schema of a configuration.
+pub fn schema() -> serde_json::Value {
+    let settings = SchemaSettings::draft2020_12();
+    let mut schema = settings.into_generator().into_root_schema_for::<Settings>();
+    schema.insert("title".into(), "The configuration of isotherm daemon".into());
+    schema.to_value()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests;

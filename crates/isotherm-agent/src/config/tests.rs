@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use super::*;
+
+fn error(text: &str) -> String {
+    Config::parse("a.yaml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_default_watches_all_and_acts_on_nothing() {
+    let config = Config::parse("default.yaml", DEFAULT).unwrap();
+    let [group] = &config.groups[..] else { panic!("{config:?}") };
+    assert!(group.settings.select.all && !group.settings.act && group.schemes().is_empty());
+    assert_eq!((config.settings.cpu_budget, group.settings.cgroups_above), (Share(0.01), Size(64 << 20)));
+    assert_eq!(config.settings.history, HistorySettings::default());
+}
+
+#[test]
+fn an_empty_configuration_watches_nothing() {
+    assert!(Config::parse("a.yaml", "# nothing\n").unwrap().groups.is_empty());
+}
+
+#[test]
+fn errors_have_their_places() {
+    for (text, expected) in [
+        ("cpu_budget: 0", "1:13: a share of 0"),
+        ("groups:\n  - name: a\n    selekt: {all: true}", "3:5: there is no field \"selekt\"; did you mean select?"),
+        ("groups:\n  - name: a/b\n    select: {all: true}", "2:11: \"a/b\" is no name"),
+        ("groups:\n  - name: a\n    select: {}", "3:13: the group selects nothing"),
+        ("groups:\n  - name: a\n    select: {name: [\"(\"]}", "3:13: (: "),
+        ("groups:\n- {name: a, select: {all: true}}\n- {name: a, select: {all: true}}", "3:3: two groups"),
+        ("groups:\n- {name: a, select: {all: true}, survey: 1ms}", "2:3: "),
+        ("metrics: {listen: \"0.0.0.0:9753\"}", "1:19: \"0.0.0.0:9753\" is no loopback address"),
+        ("may_change: [no-one-here]", "1:14: there is no user"),
+        ("a b c", "1:1: "),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(&format!("a.yaml:{expected}")), "{text}: {error}");
+    }
+}
+
+const RECLAIM: &str = "\
+groups:
+  - name: a
+    select: {name: [redis]}
+    act: true
+    limits: {bytes_per_second: 8M}
+    schemes:
+      - {name: one, access_rate: 0%, age: 2m.., action: pageout, quota: {bytes: 1G, period: 2s}}
+      - {name: two, access_rate: 0%, age: 2m.., action: cold}
+      - {name: three, action: stat}
+";
+
+#[test]
+fn schemes_that_change_memory_need_a_word_and_keep_to_the_limits_of_the_group() {
+    let config = Config::parse("a.yaml", RECLAIM).unwrap_or_else(|error| panic!("{error}"));
+    let quotas: Vec<_> = config.groups[0].schemes().iter().map(|scheme| scheme.quota.bytes()).collect();
+    assert_eq!(quotas, [Some(8 << 20), Some(4 << 20), None], "half of 8 MiB a second, in 2 s and in 1 s");
+    let error = error(&RECLAIM.replace("    act: true\n", ""));
+    assert!(error.contains("the scheme one changes memory; add act: true"), "{error}");
+    let error = Config::parse("a.yaml", &RECLAIM.replace("cold}", "colt}")).unwrap_err().to_string();
+    assert!(error.starts_with("a.yaml:8:57") && error.contains("did you mean cold?"), "{error}");
+}
+
+#[test]
+fn a_group_is_the_same_in_json_and_comes_back_as_it_was_written() {
+    let text = r#"{"name": "x", "select": {"cgroup": ["/a"]}, "attributes": {"sample": "5ms", "regions": "10:500"}}"#;
+    let group = Group::parse("request", text).unwrap();
+    let attributes = group.attributes(isotherm_core::Granularity::Page).unwrap();
+    assert_eq!((attributes.sampling(), attributes.max_regions()), (Duration::from_millis(5), 500));
+    let again = Group::parse("request", &serde_json::to_string(&group.settings).unwrap()).unwrap();
+    assert_eq!(again.settings, group.settings);
+    assert!(again.watches_as(&group));
+}
+
+#[test]
+fn the_schema_has_all_fields_with_what_they_are() {
+    let schema = schema();
+    for field in ["cpu_budget", "socket", "may_change", "metrics", "history", "groups"] {
+        assert!(schema["properties"][field]["description"].is_string(), "{field}");
+    }
+}

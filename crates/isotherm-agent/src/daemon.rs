@@ -1,0 +1,358 @@
+//! The daemon: its configuration, its groups, its clock, and its end.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use isotherm_kernel::{monitor_cpu_time, unix_ns};
+use isotherm_run::Member;
+use isotherm_scheme::Diagnostics;
+use sd_notify::NotifyState;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::api::Problem;
+use crate::config::{Config, DEFAULT, PATH};
+use crate::groups::{Groups, Watched};
+use crate::view::{self, GroupStatus, Health, NoticeView, State};
+use crate::{history, journal, metrics, server};
+
+/// How often the clock ticks.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often metrics are taken, and written to a file.
+const METRICS: Duration = Duration::from_secs(5);
+const TEXTFILE: Duration = Duration::from_secs(15);
+
+/// How often groups that failed are looked at.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// How often the history is brought in order.
+const MAINTAIN: Duration = Duration::from_secs(60);
+
+/// The most requests that are worked on at once.
+const WORKERS: usize = 4;
+
+/// Why the daemon does not run.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(Diagnostics),
+    /// Something that it needs of the system is not available.
+    #[error("{what}")]
+    System {
+        /// What.
+        what: String,
+        /// The error.
+        source: std::io::Error,
+    },
+}
+
+/// A running daemon.
+pub struct Daemon {
+    /// The groups.
+    pub groups: Groups,
+    /// The file of the configuration. `None` for the embedded one.
+    file: Option<PathBuf>,
+    config: Mutex<Arc<Config>>,
+    metrics: Mutex<Arc<str>>,
+    /// What the history of all groups has, and what failed when it was last brought in order.
+    kept: Mutex<(u64, Vec<String>)>,
+    /// When it started, since the Unix epoch.
+    pub started_unix_ns: u64,
+}
+
+/// Reads the configuration at `path`, or at the usual place, or the embedded one.
+///
+/// # Errors
+/// If it is wrong, or there is none at `path`.
+pub fn read_config(path: Option<&Path>) -> Result<(Config, Option<PathBuf>), DaemonError> {
+    let path = path.map(Path::to_owned).or_else(|| Some(PathBuf::from(PATH)).filter(|path| path.exists()));
+    let config = match &path {
+        Some(path) => Config::read(path),
+        None => Config::parse("default.yaml", DEFAULT),
+    };
+    Ok((config.map_err(DaemonError::Config)?, path))
+}
+
+/// Runs the daemon until SIGTERM or SIGINT.
+///
+/// # Errors
+/// If the configuration is wrong, or the control socket cannot be opened.
+pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
+    let (config, file) = read_config(path)?;
+    let system = |what: &str| {
+        let what = what.to_owned();
+        move |source| DaemonError::System { what, source }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(WORKERS)
+        .thread_name("control")
+        .build()
+        .map_err(system("the control thread cannot be started"))?;
+    let daemon = Arc::new(Daemon::new(config, file));
+    let config = daemon.config();
+    let socket = &config.settings.socket;
+    let listener = {
+        let _inside = runtime.enter();
+        server::listen(socket).map_err(system(&format!("the socket {} cannot be opened", socket.display())))?
+    };
+    let (wakes, signals) = mpsc::channel(8);
+    runtime
+        .block_on(async {
+            handle(SignalKind::hangup(), Wake::Reload, &wakes)?;
+            handle(SignalKind::terminate(), Wake::End, &wakes)?;
+            handle(SignalKind::interrupt(), Wake::End, &wakes)
+        })
+        .map_err(system("signals cannot be handled"))?;
+    if let Some(address) = &config.settings.metrics.listen {
+        let bound = runtime.block_on(server::listen_for_metrics(address, Arc::clone(&daemon)));
+        bound.map_err(system(&format!("metrics cannot be had at {address}")))?;
+    }
+    runtime.spawn(server::serve(listener, Arc::clone(&daemon)));
+    daemon.groups.configure(&config);
+    daemon.take_metrics();
+    notify(&[NotifyState::Ready]);
+    journal::info(&format!("{} groups; the control socket is {}", config.groups.len(), socket.display()));
+    Clock::new(Arc::clone(&daemon)).run(&runtime, signals);
+    notify(&[NotifyState::Stopping]);
+    daemon.groups.end();
+    server::remove(socket);
+    runtime.shutdown_timeout(TICK);
+    Ok(())
+}
+
+/// What wakes the main thread.
+#[derive(Clone, Copy)]
+enum Wake {
+    Reload,
+    End,
+}
+
+fn handle(kind: SignalKind, wake: Wake, wakes: &mpsc::Sender<Wake>) -> std::io::Result<()> {
+    let (mut signals, wakes) = (signal(kind)?, wakes.clone());
+    tokio::spawn(async move { while signals.recv().await.is_some() && wakes.send(wake).await.is_ok() {} });
+    Ok(())
+}
+
+/// Tells systemd. Without it, nobody listens.
+fn notify(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(false, state);
+}
+
+impl Daemon {
+    fn new(config: Config, file: Option<PathBuf>) -> Self {
+        let history = config.settings.history.directory.as_ref().map(|directory| directory.join("history"));
+        Self {
+            groups: Groups::new(config.settings.cpu_budget.0, history),
+            file,
+            config: Mutex::new(Arc::new(config)),
+            metrics: Mutex::new("".into()),
+            kept: Mutex::default(),
+            started_unix_ns: unix_ns(),
+        }
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// Reads the configuration again and puts it in force. If it is wrong, the one in force stays.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn reload(&self) -> Result<(), Diagnostics> {
+        let read = match &self.file {
+            Some(path) => Config::read(path),
+            None => Config::parse("default.yaml", DEFAULT),
+        };
+        let config = match read {
+            Ok(config) => Arc::new(config),
+            Err(diagnostics) => {
+                journal::warning(&format!("the configuration is wrong, and the one in force stays: {diagnostics}"));
+                return Err(diagnostics);
+            }
+        };
+        let before = std::mem::replace(&mut *lock(&self.config), Arc::clone(&config));
+        let fixed = |of: &Config| {
+            let settings = &of.settings;
+            (settings.socket.clone(), settings.metrics.listen.clone(), settings.history.directory.clone())
+        };
+        if fixed(&before) != fixed(&config) {
+            journal::warning("another socket, metrics address or history directory needs a restart");
+        }
+        self.groups.configure(&config);
+        journal::info("the configuration is in force");
+        Ok(())
+    }
+
+    /// The metrics, as they were taken last.
+    pub fn metrics(&self) -> Arc<str> {
+        Arc::clone(&lock(&self.metrics))
+    }
+
+    /// Whether it does what it was told.
+    pub fn health(&self) -> Health {
+        let mut problems = lock(&self.kept).1.clone();
+        for (name, group) in self.groups.all() {
+            if let (State::Failed, why) = group.state() {
+                problems.push(format!("the group {name} is not watched: {}", why.unwrap_or_default()));
+            }
+            problems.extend(group.hub.history_failure().map(|why| format!("no history of {name} is kept: {why}")));
+        }
+        Health { ok: problems.is_empty(), problems }
+    }
+
+    /// How many bytes the history of all groups has.
+    pub fn kept_bytes(&self) -> u64 {
+        lock(&self.kept).0
+    }
+
+    /// The directory of the history of a group.
+    ///
+    /// # Errors
+    /// If no history is kept.
+    pub fn history_of(&self, group: &str) -> Result<PathBuf, Problem> {
+        let none = || Problem::new(404, "no history is kept; set history.directory in the configuration");
+        Ok(self.groups.history().ok_or_else(none)?.join(group))
+    }
+
+    /// Where a recording of this name is made.
+    ///
+    /// # Errors
+    /// If it is no name of a file, or there is no directory for recordings.
+    pub fn recording(&self, name: &str) -> Result<PathBuf, Problem> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(is_allowed) {
+            return Err(Problem::new(
+                422,
+                format!("{name:?} is no name of a recording; use letters, digits, - _ and ."),
+            ));
+        }
+        let none = || Problem::new(409, "there is no directory for recordings; set history.directory");
+        let directory = self.groups.history().and_then(|history| history.parent()).ok_or_else(none)?;
+        let directory = directory.join("recordings");
+        let made = std::fs::DirBuilder::new().recursive(true).create(&directory);
+        made.map_err(|error| Problem::new(500, format!("{}: {error}", directory.display())))?;
+        Ok(directory.join(format!("{name}.rec")))
+    }
+
+    fn take_metrics(&self) {
+        *lock(&self.metrics) = metrics::take(self).into();
+    }
+
+    fn write_textfile(&self) {
+        let Some(path) = &self.config().settings.metrics.textfile else { return };
+        if let Err(why) = metrics::write_textfile(path, &self.metrics()) {
+            journal::warning(&why);
+        }
+    }
+
+    fn maintain_history(&self) {
+        let Some(directory) = self.groups.history() else { return };
+        let settings = self.config().settings.history.clone();
+        let kept = history::maintain(directory, &settings, unix_ns() / 1_000_000);
+        kept.1.iter().for_each(|why| journal::warning(&format!("the history: {why}")));
+        *lock(&self.kept) = kept;
+    }
+}
+
+impl Watched {
+    /// What there is to say of the group.
+    pub fn status(&self, name: &str) -> GroupStatus {
+        let (state, why) = self.state();
+        let known = self.hub.known();
+        GroupStatus {
+            name: name.into(),
+            state,
+            why,
+            probe: known.header.as_ref().map(|header| header.probe.clone()),
+            processes: known.targets.len(),
+            memory: known.survey.as_ref().map(|record| view::Memory::new(&record.survey.sums())),
+            attributes: known.attributes.map(Into::into),
+            pace: known.pace.map(Into::into),
+            schemes: view::schemes(&known),
+            recordings: self.hub.recording_names(),
+            notices: known.notices.iter().map(|(time, notice)| NoticeView::new(*time, notice)).collect(),
+            settings: self.group().settings,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one assignment, so a panic of another thread does not spoil it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The work that comes again and again.
+struct Clock {
+    daemon: Arc<Daemon>,
+    /// What the control thread takes of the budget of all.
+    member: Member,
+    cpu: Duration,
+    /// How often systemd is told that all is well.
+    watchdog: Option<Duration>,
+    began: Instant,
+    ticks: u64,
+}
+
+impl Clock {
+    fn new(daemon: Arc<Daemon>) -> Self {
+        let member = daemon.groups.allowance().join();
+        member.part(0.0);
+        let mut watchdog = 0;
+        let is_watched = sd_notify::watchdog_enabled(false, &mut watchdog);
+        let watchdog = is_watched.then(|| Duration::from_micros(watchdog) / 2);
+        Self { daemon, member, cpu: monitor_cpu_time(), watchdog, began: Instant::now(), ticks: 0 }
+    }
+
+    /// Works until the end.
+    fn run(mut self, runtime: &Runtime, mut wakes: mpsc::Receiver<Wake>) {
+        loop {
+            let wake = runtime.block_on(async { tokio::time::timeout(TICK, wakes.recv()).await });
+            match wake {
+                Ok(Some(Wake::Reload)) => self.reload(),
+                Ok(Some(Wake::End) | None) => return,
+                Err(_) => self.tick(runtime),
+            }
+        }
+    }
+
+    fn reload(&self) {
+        let now = NotifyState::monotonic_usec_now().ok();
+        notify(&[Some(NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
+        // What is wrong was logged.
+        let _ = self.daemon.reload();
+        notify(&[NotifyState::Ready]);
+    }
+
+    fn tick(&mut self, runtime: &Runtime) {
+        let before = self.ticks;
+        self.ticks = self.began.elapsed().as_secs();
+        let is_due = |every: Duration| self.ticks / every.as_secs().max(1) != before / every.as_secs().max(1);
+        if self.watchdog.is_some_and(is_due) {
+            notify(&[NotifyState::Watchdog]);
+        }
+        if is_due(RETRY) {
+            self.daemon.groups.retry();
+        }
+        if is_due(METRICS) {
+            self.daemon.take_metrics();
+        }
+        if is_due(TEXTFILE) {
+            self.daemon.write_textfile();
+        }
+        if is_due(MAINTAIN) {
+            let daemon = Arc::clone(&self.daemon);
+            runtime.spawn_blocking(move || daemon.maintain_history());
+        }
+        let now = monitor_cpu_time();
+        let spent = now.saturating_sub(std::mem::replace(&mut self.cpu, now));
+        self.member.part(spent.as_secs_f64() / TICK.as_secs_f64());
+    }
+}

@@ -1,0 +1,332 @@
+//! Metrics for Prometheus, in the OpenMetrics format.
+//!
+//! They are taken on the daemon's own clock, so that it costs nothing to be scraped often. Labels are bounded: groups,
+//! cgroups above a size, memory nodes, states, schemes and reasons. There are no process IDs.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use isotherm_core::chain;
+use isotherm_core::survey::{PageSums, WINDOWS};
+use isotherm_kernel::memory_use;
+use isotherm_output::Output;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::config::GroupSettings;
+use crate::daemon::Daemon;
+use crate::hub::Known;
+use crate::view::{self, State, window_name};
+
+type Labels = Vec<(&'static str, String)>;
+type Floats = Family<Labels, Gauge<f64, AtomicU64>>;
+type Sums = Family<Labels, Counter<f64, AtomicU64>>;
+
+/// The windows whose working set is a metric: 1, 10 and 30 minutes.
+const SHOWN: [u64; 3] = [60, 600, 1800];
+
+/// The label of the cgroups that are too small to be named, and of processes without one.
+const OTHERS: &str = "";
+
+/// The metrics now, as text.
+pub fn take(daemon: &Daemon) -> String {
+    let mut metrics = Metrics { registry: Registry::with_prefix("isotherm") };
+    of_daemon(daemon, &mut metrics);
+    of_groups(daemon, &mut metrics);
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = encode(&mut text, &metrics.registry);
+    text
+}
+
+/// Writes metrics to a file for the collector of Prometheus's node exporter, which is another user.
+///
+/// # Errors
+/// Why it cannot be written.
+pub fn write_textfile(path: &Path, text: &str) -> Result<(), String> {
+    let written = Output::new(path).readable_by_all().create();
+    let written = written.and_then(|file| file.write_whole(|out| out.write_all(text.as_bytes())));
+    written.map_err(|error| format!("metrics cannot be written: {}", chain(&error)))
+}
+
+struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    /// A gauge for each set of labels.
+    fn gauges(&mut self, name: &str, help: &str, unit: Option<Unit>) -> Floats {
+        let family = Floats::default();
+        match unit {
+            Some(unit) => self.registry.register_with_unit(name, help, unit, family.clone()),
+            None => self.registry.register(name, help, family.clone()),
+        }
+        family
+    }
+
+    /// A counter for each set of labels.
+    fn sums(&mut self, name: &str, help: &str, unit: Option<Unit>) -> Sums {
+        let family = Sums::default();
+        match unit {
+            Some(unit) => self.registry.register_with_unit(name, help, unit, family.clone()),
+            None => self.registry.register(name, help, family.clone()),
+        }
+        family
+    }
+}
+
+fn set(family: &Floats, labels: &[(&'static str, &str)], value: f64) {
+    family.get_or_create(&owned(labels)).set(value);
+}
+
+fn sum(family: &Sums, labels: &[(&'static str, &str)], value: f64) {
+    family.get_or_create(&owned(labels)).inc_by(value);
+}
+
+fn owned(labels: &[(&'static str, &str)]) -> Labels {
+    // Names of cgroups may have anything in them.
+    labels.iter().map(|(name, value)| (*name, isotherm_core::sanitise(value).into_owned())).collect()
+}
+
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+fn of_daemon(daemon: &Daemon, metrics: &mut Metrics) {
+    let build = metrics.gauges("build_info", "The version of isotherm; always 1", None);
+    set(&build, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    let start = metrics.gauges("start_time", "When the daemon started, since the Unix epoch", Some(Unit::Seconds));
+    set(&start, &[], daemon.started_unix_ns as f64 / 1e9);
+    let budget = metrics.gauges(
+        "cpu_budget",
+        "The share of one CPU that all groups may take",
+        Some(Unit::Other("ratio".into())),
+    );
+    set(&budget, &[], daemon.groups.allowance().cpu());
+    let cpu = metrics.sums("process_cpu", "CPU time of the daemon", Some(Unit::Seconds));
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    sum(&cpu, &[], time.tv_sec as f64 + time.tv_nsec as f64 / 1e9);
+    if let Ok(memory) = memory_use(Path::new("/"), std::process::id()) {
+        let resident = metrics.gauges("process_resident_memory", "Memory of the daemon", Some(Unit::Bytes));
+        set(&resident, &[], memory.resident as f64);
+    }
+    let history = metrics.gauges("history", "The size of the history of all groups", Some(Unit::Bytes));
+    set(&history, &[], daemon.kept_bytes() as f64);
+}
+
+/// What there is of each group.
+struct Families {
+    up: Floats,
+    processes: Floats,
+    writing: Floats,
+    memory: Floats,
+    touched: Floats,
+    by_cgroup: Floats,
+    touched_by_cgroup: Floats,
+    by_node: Floats,
+    cpu: Sums,
+    limited: Floats,
+    survey_interval: Floats,
+    holds: Sums,
+    rounds: Sums,
+    late: Sums,
+    snapshots: Sums,
+    surveys: Sums,
+    missed: Sums,
+    runs: Sums,
+    faults: Sums,
+    schemes: Schemes,
+}
+
+struct Schemes {
+    awake: Floats,
+    quota: Floats,
+    goal: Floats,
+    exceeded: Sums,
+    bytes: Sums,
+    refused: Sums,
+}
+
+impl Families {
+    fn new(metrics: &mut Metrics) -> Self {
+        let bytes = || Some(Unit::Bytes);
+        let seconds = || Some(Unit::Seconds);
+        Self {
+            up: metrics.gauges("group_up", "Whether the group is watched", None),
+            processes: metrics.gauges("group_processes", "Processes of the group", None),
+            writing: metrics.gauges("history_writing", "Whether the history of the group is written", None),
+            memory: metrics.gauges(
+                "memory",
+                "Memory of a group by state. Memory that several processes map counts once",
+                bytes(),
+            ),
+            touched: metrics.gauges("touched", "Memory of a group that was accessed within a time", bytes()),
+            by_cgroup: metrics.gauges(
+                "cgroup_memory",
+                "Memory of the processes of a cgroup by state. What several of them map counts for each. \
+                 Small cgroups are added up without a name",
+                bytes(),
+            ),
+            touched_by_cgroup: metrics.gauges(
+                "cgroup_touched",
+                "Memory of the processes of a cgroup that was accessed within a time",
+                bytes(),
+            ),
+            by_node: metrics.gauges("node_memory", "Memory of a group on a memory node by state", bytes()),
+            cpu: metrics.sums("group_cpu", "CPU time that watching the group takes", seconds()),
+            limited: metrics.gauges("group_limited", "Whether the budget makes surveys or samples rarer", None),
+            survey_interval: metrics.gauges("survey_interval", "The time from a survey to the next", seconds()),
+            holds: metrics.sums(
+                "holds",
+                "The time for which the kernel held memory maps of processes for isotherm",
+                seconds(),
+            ),
+            rounds: metrics.sums("rounds", "Sampling rounds", None),
+            late: metrics.sums("late_rounds", "Sampling rounds that began late", None),
+            snapshots: metrics.sums("snapshots", "Snapshots", None),
+            surveys: metrics.sums("surveys", "Surveys of all pages", None),
+            missed: metrics.sums("missed_events", "Events that could not be handed over in time", None),
+            runs: metrics.sums("runs", "How often watching the group has begun", None),
+            faults: metrics.sums("major_faults", "Major page faults while schemes run", None),
+            schemes: Schemes {
+                awake: metrics.gauges("scheme_awake", "Whether the scheme is awake by its watermarks", None),
+                quota: metrics.gauges("scheme_quota", "What the quota allows in a period", bytes()),
+                goal: metrics.gauges("scheme_goal_score", "How far the goals are reached; 1 is exactly", None),
+                exceeded: metrics.sums("scheme_quota_exceeded", "Periods in which the quota did not suffice", None),
+                bytes: metrics.sums(
+                    "scheme",
+                    "Bytes that the scheme tried, applied and left to filters; freed or moved bytes that were \
+                     watched, and those of them that came back",
+                    bytes(),
+                ),
+                refused: metrics.sums("scheme_refused", "Bytes that the system refused to act on", bytes()),
+            },
+        }
+    }
+}
+
+fn of_groups(daemon: &Daemon, metrics: &mut Metrics) {
+    let families = Families::new(metrics);
+    for (name, group) in daemon.groups.all() {
+        let known = group.hub.known();
+        let labels = [("group", &*name)];
+        set(&families.up, &labels, flag(group.state().0 == State::Watching));
+        set(&families.processes, &labels, known.targets.len() as f64);
+        if daemon.groups.history().is_some() {
+            set(&families.writing, &labels, flag(group.hub.history_failure().is_none()));
+        }
+        of_run(&families, &name, &known);
+        of_memory(&families, &name, &known, &group.group().settings);
+        of_schemes(&families.schemes, &name, &known);
+    }
+}
+
+fn of_run(families: &Families, name: &str, known: &Known) {
+    let labels = [("group", name)];
+    let sums = &known.sums;
+    sum(&families.cpu, &labels, sums.cpu.as_secs_f64());
+    sum(&families.holds, &labels, sums.holds.as_secs_f64());
+    for (family, count) in [
+        (&families.rounds, sums.rounds),
+        (&families.late, sums.late_rounds),
+        (&families.snapshots, sums.snapshots),
+        (&families.surveys, sums.surveys),
+        (&families.missed, sums.missed),
+        (&families.runs, sums.runs),
+    ] {
+        sum(family, &labels, count as f64);
+    }
+    if let Some(pace) = known.pace {
+        set(&families.limited, &labels, flag(pace.is_limited));
+        if let Some(interval) = pace.survey_interval {
+            set(&families.survey_interval, &labels, interval.as_secs_f64());
+        }
+    }
+    if let Some(faults) = known.activity.as_ref().and_then(|activity| activity.major_faults) {
+        sum(&families.faults, &labels, faults as f64);
+    }
+}
+
+fn of_memory(families: &Families, name: &str, known: &Known, settings: &GroupSettings) {
+    let Some(record) = &known.survey else { return };
+    let survey = &record.survey;
+    let states = |family: &Floats, labels: &[(&'static str, &str)], sums: &PageSums| {
+        let states = [
+            ("resident", sums.present),
+            ("idle", view::Memory::new(sums).idle),
+            ("lazily_freed", sums.kinds.lazily_freed),
+            ("unobservable", sums.unobservable),
+            ("unknown", sums.unknown),
+        ];
+        for (state, bytes) in states.into_iter().chain(sums.swapped.map(|swapped| ("swapped", swapped))) {
+            set(family, &[labels, &[("state", state)]].concat(), bytes as f64);
+        }
+    };
+    let touched = |family: &Floats, labels: &[(&'static str, &str)], sums: &PageSums| {
+        for (window, bytes) in WINDOWS.iter().zip(sums.within).filter(|(window, _)| SHOWN.contains(&window.as_secs())) {
+            set(family, &[labels, &[("window", &*window_name(*window))]].concat(), bytes as f64);
+        }
+    };
+    let labels = [("group", name)];
+    states(&families.memory, &labels, &survey.sums());
+    if let Some(total) = survey.total {
+        set(&families.memory, &[labels[0], ("state", "shared")], total.shared as f64);
+    }
+    touched(&families.touched, &labels, &survey.sums());
+    for (cgroup, sums) in by_cgroup(known, settings.cgroups_above.0) {
+        let labels = [labels[0], ("cgroup", &*cgroup)];
+        states(&families.by_cgroup, &labels, &sums);
+        touched(&families.touched_by_cgroup, &labels, &sums);
+    }
+    for node in &survey.by_node {
+        let number = node.node.0.to_string();
+        states(&families.by_node, &[labels[0], ("node", &*number)], &node.sums);
+    }
+}
+
+/// The memory of each cgroup that has at least so many bytes of the group, and that of the others together.
+fn by_cgroup(known: &Known, least: u64) -> BTreeMap<String, PageSums> {
+    let mut all: BTreeMap<String, PageSums> = BTreeMap::new();
+    for (target, info) in known.survey.iter().flat_map(|record| record.described()) {
+        all.entry(info.cgroup.clone().unwrap_or_default()).or_default().add(&target.total());
+    }
+    let (mut named, small): (BTreeMap<String, PageSums>, BTreeMap<String, PageSums>) =
+        all.into_iter().partition(|(name, sums)| sums.present >= least && name != OTHERS);
+    for sums in small.values() {
+        named.entry(OTHERS.into()).or_default().add(sums);
+    }
+    named
+}
+
+fn of_schemes(families: &Schemes, group: &str, known: &Known) {
+    for scheme in view::schemes(known) {
+        let labels = [("group", group), ("scheme", &*scheme.name)];
+        if let Some(awake) = scheme.awake {
+            set(&families.awake, &labels, flag(awake));
+        }
+        if let Some(quota) = scheme.quota_bytes {
+            set(&families.quota, &labels, quota as f64);
+        }
+        if let Some(score) = scheme.goal_score {
+            set(&families.goal, &labels, score);
+        }
+        sum(&families.exceeded, &labels, scheme.quota_exceeded as f64);
+        for (what, bytes) in [
+            ("tried", scheme.tried_bytes),
+            ("applied", scheme.applied_bytes),
+            ("rejected", scheme.rejected_bytes),
+            ("watched", scheme.watched_bytes),
+            ("returned", scheme.returned_bytes),
+        ] {
+            sum(&families.bytes, &[labels[0], labels[1], ("what", what)], bytes as f64);
+        }
+        for (reason, bytes) in &scheme.refused_bytes {
+            sum(&families.refused, &[labels[0], labels[1], ("reason", reason)], *bytes as f64);
+        }
+    }
+}

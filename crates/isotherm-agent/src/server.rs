@@ -1,0 +1,241 @@
+//! The HTTP server: on a Unix socket for all, and on a loopback address for metrics alone.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::fs::{Gid, Mode};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, broadcast, mpsc};
+
+use crate::api::{self, Answer, Call, Problem};
+use crate::daemon::Daemon;
+use crate::journal;
+use crate::view::Streamed;
+
+/// The most bytes of the body of a request.
+const MOST_BODY: usize = 1 << 20;
+
+/// The most connections at once. Others wait.
+const MOST_CONNECTIONS: usize = 256;
+
+/// How long a client may take to send the head of a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a stream without events says that it is there.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// The group that may use the socket.
+const GROUP: &str = "isotherm";
+
+/// Opens the socket at `path` for its owner and the group `isotherm`, if there is one. A socket that nobody listens on
+/// is replaced.
+///
+/// # Errors
+/// If another daemon listens, or the socket cannot be made.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    }
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "a daemon listens there"));
+        }
+        remove(path);
+    }
+    // Between the two calls nobody but root may connect.
+    let before = rustix::process::umask(Mode::from_bits_truncate(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = bound?;
+    if let Some(group) = isotherm_kernel::group_id(GROUP)? {
+        rustix::fs::chown(path, None, Some(Gid::from_raw(group)))?;
+        rustix::fs::chmod(path, Mode::from_bits_truncate(0o660))?;
+    }
+    Ok(listener)
+}
+
+/// Removes the socket.
+#[expect(clippy::disallowed_methods, reason = "the server removes the socket that it has made")]
+pub fn remove(path: &Path) {
+    // It may be gone.
+    let _ = std::fs::remove_file(path);
+}
+
+/// Serves all operations.
+pub async fn serve(listener: UnixListener, daemon: Arc<Daemon>) {
+    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let peer = stream.peer_cred().ok();
+        let peer = peer.map(|peer| (peer.uid(), peer.pid().map_or(0, |pid| pid as u32)));
+        let daemon = Arc::clone(&daemon);
+        let service = service_fn(move |request| respond(request, Arc::clone(&daemon), peer));
+        tokio::spawn(async move {
+            // A client that goes away harms nobody else.
+            let _ = connection().serve_connection(TokioIo::new(stream), service).await;
+            drop(permit);
+        });
+    }
+}
+
+fn connection() -> http1::Builder {
+    let mut connection = http1::Builder::new();
+    connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(64 << 10);
+    connection
+}
+
+/// Serves metrics at a loopback address.
+///
+/// # Errors
+/// If the address cannot be had.
+pub async fn listen_for_metrics(address: &str, daemon: Arc<Daemon>) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    tokio::spawn(async move {
+        let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let daemon = Arc::clone(&daemon);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let daemon = Arc::clone(&daemon);
+                async move {
+                    let answer = match (request.method().as_str(), request.uri().path()) {
+                        ("GET", "/metrics") => Answer::bytes(api::OPENMETRICS, daemon.metrics().as_bytes().to_vec()),
+                        _ => Problem::new(404, "there is nothing here but GET /metrics").into(),
+                    };
+                    Ok::<_, hyper::Error>(response(answer))
+                }
+            });
+            tokio::spawn(async move {
+                let _ = connection().serve_connection(TokioIo::new(stream), service).await;
+                drop(permit);
+            });
+        }
+    });
+    Ok(())
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    daemon: Arc<Daemon>,
+    peer: Option<(u32, u32)>,
+) -> Result<Response<Content>, hyper::Error> {
+    Ok(response(answer(request, daemon, peer).await.unwrap_or_else(Answer::from)))
+}
+
+async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u32, u32)>) -> Result<Answer, Problem> {
+    let (head, body) = request.into_parts();
+    let (operation, path) = api::find(head.method.as_str(), head.uri.path())?;
+    if operation.changes() {
+        let uid = peer.map(|(uid, _)| uid);
+        let own = rustix::process::geteuid().as_raw();
+        let may = uid.is_some_and(|uid| uid == 0 || uid == own || daemon.config().may_change.contains(&uid));
+        if !may {
+            let detail = "only root and the users of may_change in the configuration may change something";
+            return Err(Problem::new(403, detail));
+        }
+    }
+    let body = Limited::new(body, MOST_BODY).collect().await;
+    let body = body.map_err(|_| Problem::new(413, format!("the body has more than {MOST_BODY} bytes, or was cut")))?;
+    let body = String::from_utf8(body.to_bytes().into()).map_err(|_| Problem::new(400, "the body is not UTF-8"))?;
+    let query = api::query(head.uri.query().unwrap_or_default());
+    if let Some(name) = query.keys().find(|name| operation.query.iter().all(|(known, _)| known != name)) {
+        return Err(Problem::new(400, format!("there is no parameter {name:?} of this")));
+    }
+    let call = Call { path, query, body, peer };
+    // Work may take long, and the server goes on meanwhile.
+    let done = tokio::task::spawn_blocking(move || {
+        let done = (operation.run)(&daemon, &call);
+        if operation.changes() {
+            log(operation, &call, done.as_ref().err());
+        }
+        done
+    });
+    done.await.unwrap_or_else(|_| Err(Problem::new(500, "the request failed in an unforeseen way")))
+}
+
+/// Each change goes to the journal, with who and what.
+fn log(operation: &api::Operation, call: &Call, problem: Option<&Problem>) {
+    let who = call.peer.map_or_else(String::new, |(uid, pid)| format!("user {uid}, process {pid}: "));
+    let what = format!("{who}{} {} {}", operation.method, operation.path, call.path.join(" "));
+    match problem {
+        None => journal::info(what.trim_end()),
+        Some(problem) => journal::warning(&format!("{what}: refused: {}", problem.detail)),
+    }
+}
+
+fn response(answer: Answer) -> Response<Content> {
+    let (status, media, content) = match answer {
+        Answer::Done => (204, None, Content::Whole(None)),
+        Answer::Document { status, media, bytes } => (status, Some(media), Content::Whole(Some(bytes))),
+        Answer::Stream(events) => (200, Some("text/event-stream"), stream(events)),
+    };
+    let mut response = Response::new(content);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(media) = media {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    }
+    response
+}
+
+/// The content of an answer.
+enum Content {
+    Whole(Option<Bytes>),
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(events) => events.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+}
+
+/// Writes events as they come. Those that a slow client misses are counted.
+fn stream(mut events: broadcast::Receiver<Arc<Streamed>>) -> Content {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        // The head of the answer goes out with the first bytes.
+        let mut text = String::from(": isotherm\n\n");
+        while sender.send(text.into()).await.is_ok() {
+            text = match tokio::time::timeout(ALIVE, events.recv()).await {
+                Err(_) => ": \n\n".into(),
+                Ok(Ok(event)) => {
+                    let json = serde_json::to_string(&*event).unwrap_or_default();
+                    format!("event: {}\ndata: {json}\n\n", event.name())
+                }
+                Ok(Err(broadcast::error::RecvError::Lagged(count))) => {
+                    format!("event: missed\ndata: {{\"event\":\"missed\",\"count\":{count}}}\n\n")
+                }
+                Ok(Err(broadcast::error::RecvError::Closed)) => return,
+            };
+        }
+    });
+    Content::Stream(receiver)
+}
