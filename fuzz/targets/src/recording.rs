@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
+use isotherm_core::survey::{BlockSums, MappingSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{
-    AddrRange, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
+    AddrRange, Frequency, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, Snapshot, SystemMemory,
+    TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Cgroup, Contents, Cost, Cut, Header, Host, Joined, Mark, MarkText, Recorder, Recording, SnapshotRecord,
-    Surroundings, TargetInfo, cut, merge,
+    Activity, Cgroup, Contents, Cost, Cut, Event, Header, Host, Joined, Mark, MarkText, Needs, Recorder, Recording,
+    SnapshotRecord, Surroundings, SurveyRecord, TargetInfo, TargetInfos, cut, merge,
 };
 
 use crate::scratch::Scratch;
@@ -64,10 +66,16 @@ pub fn recording_convert(data: &[u8]) {
 
 fn read(path: &Path) {
     let Ok(recording) = Recording::open(path) else { return };
+    let snapshots = |needs: Needs| {
+        let events = recording.events(needs).map_while(Result::ok);
+        events.filter_map(|event| if let Event::Snapshot(record) = event { Some(record) } else { None })
+    };
+    let merged = snapshots(Needs { merged: true, ..Needs::SNAPSHOTS | Needs::SURVEYS });
+    let merged = merged.filter(|record| record.is_merged);
     let mut time = Duration::ZERO;
-    for record in recording.snapshots().map_while(Result::ok) {
+    for record in snapshots(Needs::SNAPSHOTS).chain(merged) {
         let snapshot = &record.snapshot;
-        assert!(time <= snapshot.time, "time goes backwards");
+        assert!(time <= snapshot.time || record.is_merged, "time goes backwards");
         time = snapshot.time;
         for TargetSnapshot { regions, mappings, .. } in &snapshot.targets {
             assert!(regions.is_sorted_by(|a, b| a.range.end() <= b.range.start()), "regions overlap");
@@ -120,20 +128,36 @@ fn message(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((PREFIX + metadata.len(), body.min(rest.len())))
 }
 
-/// A recording with two targets, and one with activities and marks too.
+/// What a seed has beside its snapshots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    ActivitiesAndMarks,
+    Surveys,
+    /// One batch, with merged snapshots and surveys.
+    Merged,
+}
+
+/// Small recordings of two targets.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = directory.path().join("a.rec");
-    let recordings = [false, true].map(|with_more| {
-        record(&path, with_more).expect("a recording can be written");
+    let all = [Beside::Nothing, Beside::ActivitiesAndMarks, Beside::Surveys, Beside::Merged];
+    let recordings = all.map(|beside| {
+        record(&path, beside).expect("a recording can be written");
         std::fs::read(&path).expect("a recording can be read")
     });
     recordings.into()
 }
 
-fn record(path: &Path, with_more: bool) -> Result<(), isotherm_record::RecordError> {
-    let contents = Contents { activities: with_more, marks: with_more, ..Contents::default() };
+fn record(path: &Path, beside: Beside) -> Result<(), isotherm_record::RecordError> {
+    let acts = beside == Beside::ActivitiesAndMarks;
+    let surveys = matches!(beside, Beside::Surveys | Beside::Merged);
+    let contents = Contents { activities: acts, marks: acts, surveys, live: surveys, ..Contents::default() };
     let mut recorder = Recorder::create_with(path, &header(), contents)?;
+    if beside == Beside::Merged {
+        recorder = recorder.appearing_whole();
+    }
     let info = Arc::new(TargetInfo {
         command: "server --port 80".into(),
         started_unix_ns: 1 << 60,
@@ -141,17 +165,51 @@ fn record(path: &Path, with_more: bool) -> Result<(), isotherm_record::RecordErr
         inner_pid: Some(7),
     });
     let cost = Cost { rounds: 20, reads: 80, cpu_ns: 1000, ..Cost::default() };
-    for i in 1..=3 {
-        let snapshot = snapshot(i);
-        let infos = snapshot.targets.iter().map(|target| (target.id, Arc::clone(&info))).collect();
+    // So many are merged.
+    for i in 1..=if beside == Beside::Merged { 9 } else { 3 } {
+        let mut snapshot = snapshot(i);
+        if surveys {
+            snapshot.targets.iter_mut().flat_map(|target| &mut target.regions).for_each(|region| {
+                let pages = RegionPages { present: 4096, touched: 4096, swapped: Some(0), ..RegionPages::default() };
+                (region.pages, region.frequency) = (Some(pages), Some(Frequency::new(3.0, Some(2.0))));
+            });
+        }
+        let infos: TargetInfos = snapshot.targets.iter().map(|target| (target.id, Arc::clone(&info))).collect();
+        let survey = surveys.then(|| survey(&snapshot, Arc::clone(&infos)));
         recorder.write(&SnapshotRecord { snapshot, cost: Some(cost), infos, ..SnapshotRecord::default() })?;
-        if with_more {
+        survey.map_or(Ok(()), |survey| recorder.write_survey(&survey))?;
+        if acts {
             recorder.write_activity(&activity(i))?;
             let text = MarkText::new(b"load \xff begins").expect("it has a text");
             recorder.write_mark(&Mark { time: Duration::from_millis(i.into()), text })?;
         }
     }
     recorder.finish().map(drop)
+}
+
+/// A survey with a snapshot.
+fn survey(snapshot: &Snapshot, infos: TargetInfos) -> SurveyRecord {
+    let sums = PageSums { present: 8192, touched: 4096, within: [4096; WINDOWS.len()], ..PageSums::default() };
+    let block = BlockSums {
+        present: 20,
+        touched: 3,
+        mean_idle: Some(Duration::from_secs(1)),
+        swapped: Some(1),
+        unobservable: Some(1),
+        unknown: Some(1),
+        ..BlockSums::default()
+    };
+    let target = |target: &TargetSnapshot| TargetSurvey {
+        id: target.id,
+        mappings: Arc::clone(&target.mappings),
+        by_mapping: vec![MappingSums { mapping: 0, sums }],
+        by_block: [block].into_iter().collect(),
+        by_node: Vec::new(),
+    };
+    let targets = snapshot.targets.iter().map(target).collect();
+    let interval = Duration::from_millis(100);
+    let survey = SurveySnapshot { time: snapshot.time, interval, targets, ..SurveySnapshot::default() };
+    SurveyRecord { survey, infos, ..SurveyRecord::default() }
 }
 
 fn header() -> Header {
