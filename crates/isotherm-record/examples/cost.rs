@@ -78,7 +78,12 @@ fn surveys(path: &Path, mappings: u64, random: &mut Random) -> Result<(), Box<dy
         let cost = SurveyCost { reads: 1 << 18, clears: 1 << 14 };
         let survey = SurveySnapshot { time, interval, cost, targets: vec![target], ..SurveySnapshot::default() };
         let before = cpu_ns();
-        recorder.write_survey(&SurveyRecord { survey, cpu: Some(Duration::from_millis(3)), infos })?;
+        recorder.write_survey(&SurveyRecord {
+            survey,
+            cpu: Some(Duration::from_millis(3)),
+            infos,
+            ..SurveyRecord::default()
+        })?;
         spent += cpu_ns() - before;
     }
     let bytes = recorder.finish()?;

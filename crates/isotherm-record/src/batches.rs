@@ -23,10 +23,10 @@ impl Batches {
         Self { feed: Feed::new(source.clone(), wanted), source, batch: None }
     }
 
-    /// What is needed. Snapshots have no regions where merged ones are, if these are needed.
+    /// What is needed. Snapshots have no regions, and surveys no blocks, where merged ones are, if these are needed.
     pub(crate) fn of(source: Source, needs: Needs) -> Self {
         let wanted = |needs: Needs| Wanted::of(&source.fields, &|path| needs.has(path));
-        let beside_merged = needs.merged.then(|| wanted(Needs { regions: false, ..needs }));
+        let beside_merged = needs.merged.then(|| wanted(Needs { regions: false, blocks: false, ..needs }));
         let wanted = Chosen { wanted: wanted(needs), beside_merged };
         Self { feed: Feed::new(source.clone(), wanted), source, batch: None }
     }

@@ -38,6 +38,7 @@ pub(crate) enum Values {
     U32(Vec<u32>),
     U16(Vec<u16>),
     I32(Vec<i32>),
+    F32(Vec<f32>),
     F64(Vec<f64>),
     Bool(BooleanBuffer),
     /// The offsets are those of characters of the text, and do not decrease.
@@ -66,6 +67,7 @@ impl Column {
             DataType::UInt32 => Values::U32(Vec::new()),
             DataType::UInt16 => Values::U16(Vec::new()),
             DataType::Int32 => Values::I32(Vec::new()),
+            DataType::Float32 => Values::F32(Vec::new()),
             DataType::Float64 => Values::F64(Vec::new()),
             DataType::Boolean => Values::Bool(BooleanBuffer::new_unset(0)),
             DataType::Utf8 => Values::Utf8 { offsets: vec![0], text: String::new() },
@@ -213,6 +215,7 @@ where
             DataType::UInt32 => Values::U32(self.numbers(len, u32::from_le_bytes)?),
             DataType::UInt16 => Values::U16(self.numbers(len, u16::from_le_bytes)?),
             DataType::Int32 => Values::I32(self.numbers(len, i32::from_le_bytes)?),
+            DataType::Float32 => Values::F32(self.numbers(len, f32::from_le_bytes)?),
             DataType::Float64 => Values::F64(self.numbers(len, f64::from_le_bytes)?),
             DataType::Boolean => Values::Bool(self.bits(len)?),
             DataType::Utf8 => {

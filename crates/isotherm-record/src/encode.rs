@@ -11,9 +11,10 @@ use crate::message::{Segment, frame};
 /// padding.
 const ALIGNMENT: usize = 8;
 
-/// Zstandard at Arrow's level (3). It makes regions half as large as LZ4 does, in half of the CPU time
-/// (`examples/cost.rs`).
+/// Zstandard makes regions half as large as LZ4 does, in half of the CPU time (`examples/cost.rs`).
 const COMPRESSION: CompressionType = CompressionType::ZSTD;
+/// Its level: a sixth smaller than at Arrow's level (3), in twice the CPU time. A segment is compressed once.
+const LEVEL: i32 = 7;
 
 /// Encodes one stream.
 pub(crate) struct Encoder {
@@ -28,6 +29,7 @@ impl Encoder {
     pub(crate) fn new() -> Result<Self, ArrowError> {
         let plain = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
         let compressed = plain.clone().try_with_compression(Some(COMPRESSION))?;
+        let compressed = compressed.try_with_compression_level(Some(LEVEL))?;
         Ok(Self { plain, compressed, dictionaries: DictionaryTracker::new(true), context: IpcWriteContext::default() })
     }
 

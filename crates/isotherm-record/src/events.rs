@@ -16,6 +16,7 @@ use crate::level::{MERGED, Merger};
 use crate::snapshots::{GatheredSnapshot, Targets};
 use crate::source::Source;
 use crate::surveys::{GatheredSurvey, SurveyRow};
+use crate::table::Read;
 use crate::target::{RawRow, description};
 use crate::{Activity, Mark, Missed, RecordError, Row, SnapshotRecord, SurveyRecord};
 use crate::{activity, allocations, columns, mark, missed, panel};
@@ -90,8 +91,9 @@ pub struct Needs {
     pub allocations: bool,
     /// What the recorder could not take in.
     pub missed: bool,
-    /// Snapshots that are merged of others ([`SnapshotRecord::is_merged`]), with regions, beside these, which may have
-    /// none. A merged snapshot covers about [`MERGED`](crate::MERGED).
+    /// Snapshots and surveys that are merged of others ([`SnapshotRecord::is_merged`], [`SurveyRecord::detail`]), with
+    /// regions and blocks, beside these, which may have none. A merged snapshot covers about
+    /// [`MERGED`](crate::MERGED).
     pub merged: bool,
 }
 
@@ -219,8 +221,9 @@ pub struct Events {
     reader: Reader,
     /// The snapshot and the survey whose rows are being gathered.
     snapshot: Option<GatheredSnapshot>,
-    /// The merged snapshot whose rows are being gathered.
+    /// The merged snapshot whose rows are being gathered, and the surveys of its time.
     merged: Option<GatheredSnapshot>,
+    merged_survey: Option<GatheredSurvey>,
     /// Merges snapshots that were not merged yet when they were recorded.
     merger: Merger,
     survey: Option<GatheredSurvey>,
@@ -241,6 +244,7 @@ impl Events {
             reader: Reader { needs, ..Reader::default() },
             snapshot: None,
             merged: None,
+            merged_survey: None,
             merger: Merger::new(MERGED),
             survey: None,
             waiting: VecDeque::new(),
@@ -258,7 +262,7 @@ impl Events {
             reader.read(rows, index, after_gap)
         });
         // The rows of a merged snapshot follow each other.
-        if !matches!(found, Some(Ok(Item::Merged(_)))) {
+        if !matches!(found, Some(Ok(Item::Merged(..)))) {
             self.end_merged();
         }
         match found {
@@ -271,13 +275,23 @@ impl Events {
                     self.snapshot = Some(gathered);
                 }
             },
-            Some(Ok(Item::Merged(row))) => match &mut self.merged {
-                Some(gathered) if gathered.takes(&row) => gathered.add(*row),
-                _ => {
-                    self.end_merged();
-                    self.merged = Some(GatheredSnapshot::new(*row));
+            Some(Ok(Item::Merged(row, surveys))) => {
+                match &mut self.merged {
+                    Some(gathered) if gathered.takes(&row) => gathered.add(*row),
+                    _ => {
+                        self.end_merged();
+                        self.merged = Some(GatheredSnapshot::new(*row));
+                    }
                 }
-            },
+                match (surveys, &mut self.merged_survey) {
+                    (Some(row), Some(gathered)) if gathered.takes(&row) => gathered.add(*row),
+                    (Some(row), _) => {
+                        self.end_merged_survey();
+                        self.merged_survey = Some(GatheredSurvey::new(*row));
+                    }
+                    (None, _) => {}
+                }
+            }
             Some(Ok(Item::Survey(row))) => match &mut self.survey {
                 Some(gathered) if gathered.takes(&row) => gathered.add(*row),
                 _ => {
@@ -297,8 +311,8 @@ impl Events {
             (self.snapshot, self.merged) = (None, None);
             let error = self.batches.too_large("a snapshot");
             self.end_with(Some(error));
-        } else if is_too_large(self.survey.as_ref().map(|gathered| gathered.bytes)) {
-            self.survey = None;
+        } else if is_too_large(self.survey.iter().chain(&self.merged_survey).map(|gathered| gathered.bytes).max()) {
+            (self.survey, self.merged_survey) = (None, None);
             let error = self.batches.too_large("a survey");
             self.end_with(Some(error));
         }
@@ -332,6 +346,18 @@ impl Events {
             let record = gathered.finish(&mut self.reader.merged);
             self.wait_merged(record, bytes);
         }
+        self.end_merged_survey();
+    }
+
+    fn end_merged_survey(&mut self) {
+        if let Some(gathered) = self.merged_survey.take() {
+            self.wait_survey(gathered);
+        }
+    }
+
+    fn wait_survey(&mut self, gathered: GatheredSurvey) {
+        let bytes = gathered.bytes;
+        self.wait(Event::Survey(gathered.finish()), bytes);
     }
 
     fn wait_merged(&mut self, record: SnapshotRecord, bytes: usize) {
@@ -340,8 +366,7 @@ impl Events {
 
     fn end_survey(&mut self) {
         if let Some(gathered) = self.survey.take() {
-            let bytes = gathered.bytes;
-            self.wait(Event::Survey(gathered.finish()), bytes);
+            self.wait_survey(gathered);
         }
     }
 
@@ -375,10 +400,11 @@ impl Iterator for Events {
     }
 }
 
-/// What a row is: of a target, with whether merged snapshots have its regions.
+/// What a row is: of a target, with whether merged snapshots have its regions; or of merged snapshots, with the surveys
+/// of their time.
 enum Item {
     Target(Box<Row>, bool),
-    Merged(Box<Row>),
+    Merged(Box<Row>, Option<Box<SurveyRow>>),
     Survey(Box<SurveyRow>),
     Event(Box<Event>),
 }
@@ -471,7 +497,11 @@ impl Reader {
                 let missing = "the row of merged snapshots has no identity";
                 let Some(description) = description(rows.columns(), index, missing)? else { return Ok(None) };
                 let raw = RawRow::merged(rows.columns(), index, description)?;
-                Ok(Some(Item::Merged(Box::new(self.merged.complete(raw, after_gap)?))))
+                let row = self.merged.complete(raw, after_gap)?;
+                let surveys = rows.columns().merged.set(index).filter(|_| needs.blocks);
+                let surveys = surveys.and_then(|merged| merged.surveys.at(index));
+                let surveys = surveys.map(|found| SurveyRow::merged(&found, &row)).transpose()?;
+                Ok(Some(Item::Merged(Box::new(row), surveys.map(Box::new))))
             }
             Kind::Activity
             | Kind::Mark
@@ -511,7 +541,8 @@ impl Reader {
         let Some(description) = description(rows.columns(), index, missing)? else { return Ok(None) };
         self.surveys.take(Duration::from_nanos(found.time_ns), "the time of surveys goes backwards")?;
         let row = SurveyRow::read(found, description, &mut self.described)?;
-        Ok(Some(Item::Survey(Box::new(row))))
+        let is_bare = self.needs.blocks && rows.has_merged;
+        Ok(Some(Item::Survey(Box::new(if is_bare { row.bare() } else { row }))))
     }
 }
 

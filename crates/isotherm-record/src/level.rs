@@ -15,7 +15,7 @@ use crate::cells::Cells;
 use crate::{ConvertError, Event, Needs, Recorder, Recording, SnapshotRecord, recording_at};
 
 /// About how much time a snapshot covers that is merged of those of a segment of a recording.
-pub const MERGED: Duration = Duration::from_secs(30);
+pub const MERGED: Duration = Duration::from_secs(60);
 
 /// How much detail a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

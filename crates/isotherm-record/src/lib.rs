@@ -12,6 +12,7 @@ mod activity;
 mod ahead;
 mod allocations;
 mod batches;
+mod blocks;
 mod cells;
 mod check;
 mod column;
@@ -26,6 +27,7 @@ mod events;
 mod examine;
 mod feed;
 mod foreign;
+mod frequency;
 #[cfg(test)]
 mod hostile;
 mod id;
@@ -49,6 +51,7 @@ mod snapshots;
 mod source;
 mod surroundings;
 mod survey;
+mod surveyed;
 mod surveys;
 mod table;
 mod target;
@@ -70,8 +73,8 @@ pub use level::{Level, Levelled, MERGED, MergedEvents, Merger, level, levelled, 
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{
-    Activity, Cost, Header, Host, NotAfforded, Part, RecordedBudget, Row, Run, SnapshotRecord, SurveyRecord,
-    TargetInfo, TargetInfos,
+    Activity, Cost, Header, Host, NotAfforded, Part, RecordedBudget, Row, Run, SnapshotRecord, SurveyDetail,
+    SurveyRecord, TargetInfo, TargetInfos,
 };
 pub use permissions::permission_letters;
 pub use reader::{Items, Recording};

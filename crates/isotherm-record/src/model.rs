@@ -325,6 +325,21 @@ pub struct SurveyRecord {
     pub cpu: Option<Duration>,
     /// What the targets are. It may list more targets than the survey has.
     pub infos: TargetInfos,
+    /// What of the survey it has.
+    pub detail: SurveyDetail,
+}
+
+/// What a [`SurveyRecord`] has of a survey.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SurveyDetail {
+    /// All that was asked for.
+    #[default]
+    Whole,
+    /// All but the blocks: those of merged surveys take their place.
+    Bare,
+    /// The blocks of several surveys, merged: means over the time since the first of them, and when the pages were
+    /// accessed last. Of mappings it tells only that something was in memory or in swap.
+    Merged,
 }
 
 impl SurveyRecord {

@@ -55,7 +55,7 @@ pub(crate) fn schema(contents: Contents, header: &Header, merged: bool) -> Resul
         columns::ALLOCATIONS if !contents.allocations => None,
         columns::MISSED if !contents.live => None,
         columns::MERGED if !merged => None,
-        columns::REGIONS | columns::MERGED if !contents.surveys => Some(Arc::new(without(field, &[columns::FIGURES]))),
+        columns::REGIONS | columns::MERGED if !contents.surveys => Some(Arc::new(without(field, &columns::OF_SURVEYS))),
         _ => Some(Arc::clone(field)),
     });
     Ok(Schema::new_with_metadata(written.collect::<Fields>(), metadata))

@@ -11,10 +11,12 @@ use arrow_array::cast::AsArray;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
 use isotherm_core::TargetSnapshot;
+use isotherm_core::survey::TargetSurvey;
 
 use crate::columns::{self, RowBuilder};
 use crate::id::StoredId;
 use crate::level::{MERGED, Merger};
+use crate::surveyed::Surveyed;
 use crate::table::{Build, only};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
@@ -56,15 +58,22 @@ pub(crate) struct Written {
     /// The batches that were handed to the kernel, and about how many bytes they take, uncompressed.
     batches: Vec<RecordBatch>,
     pub(crate) bytes: usize,
+    /// The same of the last one.
+    last: usize,
     /// The time of the last row of a target before it.
-    since: Duration,
+    pub(crate) since: Duration,
     /// How many snapshots it has.
     snapshots: usize,
     /// `None` if the recording has no merged snapshots, if there were more than [`MOST_TARGETS`], or if hardly any
     /// snapshots could be merged.
     merger: Option<Merger>,
-    merged: Vec<SnapshotRecord>,
+    merged: Vec<(SnapshotRecord, Surveyed)>,
+    /// The surveys since the last of these.
+    surveyed: Surveyed,
 }
+
+/// About how many bytes the one batch of a segment has at most, uncompressed: readers allow any batch 16 MiB.
+const MAX_WHOLE: usize = 14 << 20;
 
 /// About how many bytes are buffered at most, uncompressed.
 pub(crate) const MAX_BUFFERED: usize = 8 << 20;
@@ -80,18 +89,38 @@ impl Written {
     /// Segment `number` of a recording with the columns of `schema`, which begins at this byte and after this time.
     pub(crate) fn new(schema: &SchemaRef, number: u32, at: u64, since: Duration) -> Self {
         let merger = schema.column_with_name(columns::MERGED).map(|_| Merger::new(MERGED));
-        Self { number, at, batches: Vec::new(), bytes: 0, since, snapshots: 0, merger, merged: Vec::new() }
+        Self {
+            number,
+            at,
+            batches: Vec::new(),
+            bytes: 0,
+            last: 0,
+            since,
+            snapshots: 0,
+            merger,
+            merged: Vec::new(),
+            surveyed: Surveyed::default(),
+        }
     }
 
     /// Takes in a snapshot whose rows are in its batches, or will be.
     pub(crate) fn add_snapshot(&mut self, record: &SnapshotRecord) {
         self.snapshots += 1;
         let Some(merger) = &mut self.merger else { return };
-        self.merged.extend(merger.add(record));
+        if let Some(merged) = merger.add(record) {
+            self.merged.push((merged, std::mem::take(&mut self.surveyed)));
+        }
         // Snapshots of processes that come and go cannot be merged: each is of other targets.
         let few_merged = self.merged.len() > FEWEST_MERGED && self.merged.len() * FEWEST_MERGED > self.snapshots;
         if few_merged || merger.targets() > MOST_TARGETS {
-            (self.merger, self.merged) = (None, Vec::new());
+            (self.merger, self.merged, self.surveyed) = (None, Vec::new(), Surveyed::default());
+        }
+    }
+
+    /// Takes in a survey of a target, whose row is in its batches, or will be.
+    pub(crate) fn add_survey(&mut self, target: &TargetSurvey, column: &columns::Survey) {
+        if self.merger.is_some() {
+            self.surveyed.add(target, column);
         }
     }
 
@@ -99,17 +128,22 @@ impl Written {
     pub(crate) fn add(&mut self, batch: RecordBatch, bytes: usize) {
         self.batches.push(batch);
         self.bytes += bytes;
+        self.last = bytes;
     }
 
-    /// Whether it has so many bytes that it is to end. With many targets it is short, because it is in memory three
-    /// times when it ends, and one batch of it is hardly smaller.
+    /// Whether it has so many bytes that it is to end: another batch as the last one, or of a MiB, would make one batch
+    /// of it too large. With many targets it is short, because it is in memory three times when it ends, and one batch
+    /// of it is hardly smaller.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= if self.merger.is_some() { MAX_BUFFERED } else { MAX_BUFFERED / 4 }
+        if self.merger.is_none() {
+            return self.bytes >= MAX_BUFFERED / 4;
+        }
+        self.bytes + self.last.max(1 << 20) > MAX_WHOLE
     }
 
-    /// Whether one batch in the place of its batches is smaller than they are.
+    /// Whether one batch can take the place of its batches, and is smaller than they are.
     pub(crate) fn is_divided(&self) -> bool {
-        self.batches.len() > 1
+        self.batches.len() > 1 && self.bytes <= MAX_WHOLE
     }
 
     /// All of it as one batch, in which snapshots up to number `nth` are.
@@ -118,7 +152,9 @@ impl Written {
     /// When there is more in it than Arrow can count.
     pub(crate) fn whole(&mut self, schema: &SchemaRef, nth: u32, from_boot: bool) -> Result<RecordBatch, ArrowError> {
         let mut batches = std::mem::take(&mut self.batches);
-        self.merged.extend(self.merger.as_mut().and_then(Merger::end));
+        if let Some(merged) = self.merger.as_mut().and_then(Merger::end) {
+            self.merged.push((merged, std::mem::take(&mut self.surveyed)));
+        }
         let merged = std::mem::take(&mut self.merged);
         if !merged.is_empty() && merged.len() * FEWEST_MERGED <= self.snapshots {
             batches.insert(0, merged_rows(&merged, self.since, nth, from_boot).batch(schema)?);
@@ -131,10 +167,10 @@ impl Written {
 }
 
 /// The rows of merged snapshots. `since` is the time of the row of a target before them.
-fn merged_rows(merged: &[SnapshotRecord], since: Duration, number: u32, from_boot: bool) -> Buffered {
+fn merged_rows(merged: &[(SnapshotRecord, Surveyed)], since: Duration, number: u32, from_boot: bool) -> Buffered {
     let mut rows = Buffered::default();
     let mut before: Option<&SnapshotRecord> = None;
-    for record in merged {
+    for (record, surveyed) in merged {
         for (nth, target) in record.snapshot.targets.iter().enumerate() {
             let same = before.and_then(|before| of_target(before, target));
             let info = record.nth_info(nth);
@@ -150,6 +186,7 @@ fn merged_rows(merged: &[SnapshotRecord], since: Duration, number: u32, from_boo
                 merged: Some(columns::Merged {
                     time_ns: nanoseconds(record.snapshot.time),
                     regions: region_columns(&target.regions, number),
+                    surveys: surveyed.column(target.id, &target.mappings),
                 }),
                 ..columns::Row::new(columns::MERGED, nanoseconds(since))
             });

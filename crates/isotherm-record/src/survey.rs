@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
-    Unseen, WINDOWS,
+    Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums, Unseen, WINDOWS,
 };
 use isotherm_core::{Mapping, NodeId, TargetId};
 
-use crate::columns;
 use crate::time::nanoseconds;
+use crate::{blocks, columns};
 
 /// The cost of a survey, and its CPU time if that was measured.
 pub(crate) type Cost = (SurveyCost, Option<Duration>);
@@ -24,25 +23,6 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         nodes: nodes_column(&survey.by_node),
     });
     let mappings = target.by_mapping.iter();
-    let mut end = 0;
-    let now = centiseconds(survey.time);
-    // Those before or after that are as far away as can be told: 248 days.
-    let used = |idle| now.saturating_sub(centiseconds(idle)).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-    let blocks = target.by_block.iter().map(|block| {
-        let nth = block.start / BLOCK_SIZE;
-        let gap_blocks = nth.saturating_sub(end);
-        end = nth + 1;
-        columns::Block {
-            gap_blocks,
-            present_pages: block.present,
-            touched_pages: block.touched,
-            used_cs: used(block.idle),
-            mean_used_cs: block.mean_idle.map(used),
-            swapped_pages: block.swapped,
-            unobservable_pages: block.unobservable,
-            unknown_pages: block.unknown,
-        }
-    });
     columns::Survey {
         time_ns: nanoseconds(survey.time),
         interval_ns: nanoseconds(survey.interval),
@@ -58,14 +38,9 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         mappings: mappings
             .map(|MappingSums { mapping, sums }| columns::Surveyed { mapping: *mapping, sums: sums_column(sums) })
             .collect(),
-        blocks: blocks.collect(),
+        blocks: blocks::to_columns(&target.by_block, survey.time),
         nodes: nodes_column(&target.by_node),
     }
-}
-
-/// Hundredths of a second.
-fn centiseconds(time: Duration) -> i64 {
-    i64::try_from(time.as_millis() / 10).unwrap_or(i64::MAX)
 }
 
 fn figures_column(sums: &PageSums) -> columns::Figures {
@@ -173,29 +148,11 @@ pub(crate) fn read(
     let by_mapping = found.mappings.iter().zip(found.within_bytes.chunks(windows.count)).map(|(found, within)| {
         Ok(MappingSums { mapping: found.mapping, sums: sums(&found.sums, windows.bytes(within)?) })
     });
-    let mut end = 0_u64;
-    let now = centiseconds(Duration::from_nanos(found.time_ns));
-    let idle = |used: i32| Duration::from_millis(10 * u64::try_from(now - i64::from(used)).unwrap_or(0));
-    let by_block = found.blocks.iter().map(|block| {
-        let nth = end.checked_add(block.gap_blocks).filter(|nth| *nth <= u64::MAX / BLOCK_SIZE);
-        let nth = nth.ok_or("a block of a survey is beyond all addresses")?;
-        end = nth + 1;
-        Ok(BlockSums {
-            start: nth * BLOCK_SIZE,
-            present: block.present_pages,
-            touched: block.touched_pages,
-            idle: idle(block.used_cs),
-            mean_idle: block.mean_used_cs.map(idle),
-            swapped: block.swapped_pages,
-            unobservable: block.unobservable_pages,
-            unknown: block.unknown_pages,
-        })
-    });
     Ok(TargetSurvey {
         id,
         mappings,
         by_mapping: by_mapping.collect::<Result<_, &'static str>>()?,
-        by_block: by_block.collect::<Result<Vec<_>, &'static str>>()?.into(),
+        by_block: blocks::read(&found.blocks, Duration::from_nanos(found.time_ns))?,
         by_node: by_node(found.nodes.as_deref(), &windows)?,
     })
 }

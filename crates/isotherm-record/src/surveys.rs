@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, MappingSums, NodeSums, SurveySnapshot, TargetSurvey, TotalSums};
+use isotherm_core::survey::{BlockSums, MappingSums, NodeSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums};
 use isotherm_core::{Mapping, TargetId};
 
 use crate::described::{Described, Part};
 use crate::events::Said;
 use crate::survey::{self, Cost};
-use crate::{SurveyRecord, TargetInfo, check, columns};
+use crate::{Row, SurveyDetail, SurveyRecord, TargetInfo, blocks, check, columns};
 
 /// One target in one survey.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct SurveyRow {
     left_out: Option<Arc<str>>,
     target: TargetSurvey,
     info: Arc<TargetInfo>,
+    detail: SurveyDetail,
 }
 
 impl SurveyRow {
@@ -53,6 +54,40 @@ impl SurveyRow {
             left_out: found.left_out,
             target,
             info,
+            detail: SurveyDetail::Whole,
+        })
+    }
+
+    /// The same, of which merged surveys have the blocks.
+    pub(crate) fn bare(self) -> Self {
+        Self { detail: SurveyDetail::Bare, ..self }
+    }
+
+    /// The surveys that are merged for the merged snapshot `row`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn merged(found: &columns::MergedSurveys, row: &Row) -> Result<Self, &'static str> {
+        let time = Duration::from_nanos(found.time_ns);
+        let by_mapping = found.mappings.iter().map(|&mapping| MappingSums { mapping, sums: PageSums::default() });
+        let target = TargetSurvey {
+            id: row.target.id,
+            mappings: Arc::clone(&row.target.mappings),
+            by_mapping: by_mapping.collect(),
+            by_block: blocks::read(&found.blocks, time)?,
+            by_node: Vec::new(),
+        };
+        check::survey(&target)?;
+        Ok(Self {
+            time,
+            interval: Duration::from_nanos(found.interval_ns),
+            cost: None,
+            total: None,
+            by_node: Vec::new(),
+            left_out: None,
+            target,
+            info: Arc::clone(&row.info),
+            detail: SurveyDetail::Merged,
         })
     }
 }
@@ -75,7 +110,7 @@ impl GatheredSurvey {
         let left_out = first.left_out.take();
         let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total, by_node, left_out };
         let bytes = survey.left_out.as_deref().map_or(0, str::len);
-        let record = SurveyRecord { survey, cpu, infos: Arc::default() };
+        let record = SurveyRecord { survey, cpu, infos: Arc::default(), detail: first.detail };
         let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes };
         gathered.add(first);
         gathered

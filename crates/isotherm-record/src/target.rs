@@ -8,6 +8,7 @@ use isotherm_core::{
 
 use crate::columns::{RegionReader, RowReader};
 use crate::events::Said;
+use crate::frequency::{recorded, tenths};
 use crate::id::StoredId;
 use crate::table::{ListReader, Read};
 use crate::{Cost, Needs, NotAfforded, TargetInfo, check, columns, permissions};
@@ -143,8 +144,8 @@ pub(crate) fn region_columns(regions: &[RegionSnapshot], snapshot: u32) -> Vec<c
         nr_samples: region.nr_samples,
         since: snapshot.wrapping_sub(region.age),
         nr_unobservable: region.nr_unobservable,
-        hz: region.frequency.map(Frequency::hz),
-        hz_factor: region.frequency.and_then(Frequency::factor),
+        hz: region.frequency.map(|of| recorded(of).hz() as f32),
+        hz_factor_tenths: region.frequency.and_then(|of| recorded(of).factor()).map(tenths),
         figures: region.pages.map(|pages| columns::Figures {
             present_bytes: pages.present,
             touched_bytes: pages.touched,
@@ -176,7 +177,9 @@ fn region(found: &columns::Region, end: &mut u64, snapshot: u32) -> Result<Regio
         nr_samples: found.nr_samples,
         nr_unobservable: found.nr_unobservable,
         age: snapshot.wrapping_sub(found.since),
-        frequency: found.hz.map(|hz| Frequency::new(hz, found.hz_factor)),
+        frequency: found
+            .hz
+            .map(|hz| Frequency::new(hz.into(), found.hz_factor_tenths.map(|tenths| f64::from(tenths) / 10.0))),
         pages,
     })
 }

@@ -29,11 +29,12 @@ const MAX_DELAY: Duration = Duration::from_millis(500);
 /// The same of a recording that appears as a whole: how long its segments are, unless so many snapshots take longer.
 const MAX_DELAY_OF_WHOLE: Duration = Duration::from_secs(60);
 const SNAPSHOTS_OF_WHOLE: u32 = 600;
-/// About how many bytes the one batch of a segment has at most, uncompressed: readers allow any batch 16 MiB.
-const MAX_WHOLE: usize = 12 << 20;
-/// The bytes in the file at which a segment is complete. A batch repeats the layout of all columns, in 8 to 16 KiB, so
-/// that these are about a minute of few targets.
+/// How long a segment is, if it has so many bytes in the file by then. Each batch repeats the layout of all columns,
+/// in 8 to 16 KiB, so that recordings of little have long segments.
+const SEGMENT_TIME: Duration = Duration::from_secs(80);
 const SEGMENT: u64 = 1 << 20;
+/// The most bytes in the file of a segment: a reader reads the last one at once.
+const MOST_SEGMENT: u64 = 24 << 20;
 /// The least bytes in the file of a segment that is replaced by one batch at the end of a recording. Damage loses a
 /// batch at least, so that a recording of a few seconds keeps more than one.
 const LAST_SEGMENT: u64 = 256 << 10;
@@ -42,7 +43,7 @@ const LAST_SEGMENT: u64 = 256 << 10;
 ///
 /// Snapshots are handed to the kernel in whole batches, with one write each, at least every 500 ms of snapshot time.
 /// What has been handed over stays readable when the process ends, whatever comes after it in the file. After some
-/// seconds, one batch takes the place of those of a segment, in about a tenth of the bytes.
+/// seconds, one batch takes the place of those of a segment, in about a hundredth of the bytes.
 ///
 /// The recording has its name from the first batch on, or from [`Recorder::finish`] on if there is none. Until then,
 /// what was there before is untouched. A recording that is replaced is kept, with `.old` after its name.
@@ -333,6 +334,7 @@ impl Recorder {
         let info = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, &info) && *known != info).then_some(info);
         let same = |known: &Arc<[Mapping]>| Arc::ptr_eq(known, &target.mappings) || *known == target.mappings;
         let mappings = known.is_none_or(|(_, known)| !same(known)).then(|| Arc::clone(&target.mappings));
+        self.segment.add_survey(target, &column);
         self.rows.push(&columns::Row {
             id: Some(id.column()),
             target: info.as_deref().map(columns::Target::from),
@@ -515,7 +517,8 @@ impl Recorder {
 
     fn hand_over(&mut self) -> Result<(), RecordError> {
         self.hand_over_rows()?;
-        if self.output.len() - self.segment.at >= SEGMENT || self.segment.is_full() {
+        let (len, time) = (self.output.len() - self.segment.at, self.last.saturating_sub(self.segment.since));
+        if self.segment.is_full() || len >= MOST_SEGMENT || (len >= SEGMENT && time >= SEGMENT_TIME) {
             self.end_segment();
         }
         Ok(())
@@ -557,7 +560,7 @@ impl Recorder {
     /// Puts one batch in the place of those of the segment, unless it were larger than readers allow. Begins the next
     /// segment.
     fn end_segment(&mut self) {
-        if self.segment.is_divided() && self.segment.bytes <= MAX_WHOLE {
+        if self.segment.is_divided() {
             let Written { number, at, .. } = self.segment;
             let whole = self.segment.whole(&self.schema, self.snapshots, self.from_boot);
             let message = whole.and_then(|batch| self.encoder.batch(&batch, Segment { number, is_whole: true }));

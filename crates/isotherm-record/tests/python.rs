@@ -60,7 +60,7 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
     let id = "struct<type: string not null, pid: uint32, start_ns: uint64, cgroup: uint64>";
     let regions = "list<item: struct<gap_bytes: uint64 not null, absent_bytes: uint64 not null, \
         nr_accesses: uint32 not null, nr_samples: uint32 not null, since: uint32 not null, \
-        nr_unobservable: uint32 not null, hz: double, hz_factor: double> not null>";
+        nr_unobservable: uint32 not null, hz: float, hz_factor_tenths: uint16> not null>";
     let schema = [
         "kind: string not null".to_owned(),
         "time_ns: uint64 not null".to_owned(),

@@ -163,7 +163,7 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
     assert_eq!(survey["within_bytes"].as_array().unwrap()[10..20], within.as_array().unwrap()[..]);
     assert_eq!(survey["mappings"][0]["sums"]["figures"]["swapped_bytes"], json!(4096));
     let block = json!({
-        "gap_blocks": 0, "present_pages": 9, "touched_pages": 3, "used_cs": 0, "mean_used_cs": -100,
+        "gap_blocks": 0, "present_pages": 9, "touched_pages": 3, "used_cs": 0, "mean_before_cs": 100,
         "swapped_pages": 2, "unobservable_pages": 4, "unknown_pages": null
     });
     assert_eq!(survey["blocks"][1], block);
@@ -256,6 +256,7 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
                 survey: SurveySnapshot { time, interval, cost, targets, total, by_node, left_out },
                 cpu: cpu.map(Duration::from_nanos),
                 infos,
+                ..SurveyRecord::default()
             }
         };
         steps.into_iter().map(survey).collect()

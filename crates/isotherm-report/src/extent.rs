@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use isotherm_core::shown_name;
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AddrRange, Mapping, TargetId};
-use isotherm_record::{Needs, TargetInfo};
+use isotherm_record::{Needs, SurveyDetail, TargetInfo};
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
@@ -146,10 +146,15 @@ impl Accumulator for SurveyedExtent {
         Needs::SURVEYS
     }
 
+    fn takes(&self) -> Takes {
+        Takes::Merged
+    }
+
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let (Seen::Survey(record), Self(extent)) = (event, self) else { return Ok(()) };
         let survey = &record.survey;
-        if survey.interval.is_zero() || !extent.selection.holds_time(survey.time) {
+        let is_bare = record.detail == SurveyDetail::Bare;
+        if is_bare || survey.interval.is_zero() || !extent.selection.holds_time(survey.time) {
             return Ok(());
         }
         let since = survey.time.saturating_sub(survey.interval);
@@ -203,7 +208,9 @@ impl Accumulator for Extent {
     }
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
-        if let Seen::Survey(record) = event {
+        if let Seen::Survey(record) = event
+            && record.detail != SurveyDetail::Bare
+        {
             self.add_swapped(&record.survey);
         }
         let Seen::Row(visit) = event else { return Ok(()) };

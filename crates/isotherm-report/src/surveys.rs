@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, BlockSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{AddrRange, Mapping, TargetId, is_memory};
-use isotherm_record::Row;
+use isotherm_record::{Row, SurveyDetail};
 
 use crate::source::{Seen, Visit};
 
@@ -35,7 +35,20 @@ impl LastSurveys {
     /// Takes in an event. Returns the row of a selected target, if it is one.
     pub(crate) fn chosen<'e>(&mut self, event: &Seen<'e>) -> Option<&'e Visit<'e>> {
         if let Seen::Survey(record) = event {
-            self.0 = record.survey.targets.iter().map(|found| (found.id, found.clone())).collect();
+            let found = record.survey.targets.iter();
+            match record.detail {
+                SurveyDetail::Whole => self.0 = found.map(|found| (found.id, found.clone())).collect(),
+                SurveyDetail::Bare => {
+                    let mut before = std::mem::take(&mut self.0);
+                    let mut blocks = |id| before.remove(&id).map(|found| found.by_block).unwrap_or_default();
+                    let with_blocks =
+                        |found: &TargetSurvey| TargetSurvey { by_block: blocks(found.id), ..found.clone() };
+                    self.0 = found.map(with_blocks).map(|found| (found.id, found)).collect();
+                }
+                SurveyDetail::Merged => found.for_each(|found| {
+                    self.0.entry(found.id).and_modify(|last| last.by_block = found.by_block.clone());
+                }),
+            }
         }
         let Seen::Row(visit) = event else { return None };
         visit.chosen.then_some(*visit)

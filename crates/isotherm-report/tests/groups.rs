@@ -225,6 +225,7 @@ fn surveyed(total: bool) -> Made {
             },
             cpu: None,
             infos: Arc::clone(&infos),
+            ..SurveyRecord::default()
         })
         .collect();
     source

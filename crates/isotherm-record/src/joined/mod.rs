@@ -16,6 +16,7 @@ mod sums;
 use std::iter::Peekable;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Contents, Event, Header, Needs, Recording};
 use pass::Pass;
@@ -79,6 +80,17 @@ impl Joined {
         &self.recordings
     }
 
+    /// The time of the last snapshot or survey.
+    pub fn end(&self) -> Duration {
+        self.places.iter().map(|place| place.time().end).max().unwrap_or_default()
+    }
+
+    /// Whether each recording begins when the one before has ended, as rotated files do. Only then are there merged
+    /// snapshots ([`Needs::merged`]): those of several recorders cover different times.
+    pub fn is_sequence(&self) -> bool {
+        self.places.is_sorted_by(|one, next| one.time().end <= next.time().start)
+    }
+
     /// What the recordings have columns for.
     pub fn contents(&self) -> Contents {
         let has = |of: fn(&Contents) -> bool| self.recordings.iter().any(|recording| of(&recording.contents()));
@@ -97,6 +109,7 @@ impl Joined {
     /// An error of one recording ends its events; those of the others follow. After any other error there is no further
     /// event.
     pub fn events(&self, needs: Needs) -> JoinedEvents<'_> {
+        let needs = Needs { merged: needs.merged && self.is_sequence(), ..needs };
         let pass = Rc::new(Pass::new(self));
         let kinds = pass.kinds(needs).into_iter().map(Iterator::peekable).collect();
         JoinedEvents { pass, kinds }

@@ -16,7 +16,9 @@ use super::join::{Join, Moment, Piece, Pieces, Share};
 use super::place::Place;
 use super::sums::{Step, Sums};
 use crate::id::StoredId;
-use crate::{Activity, Event, Needs, Recording, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos, pid_column};
+use crate::{
+    Activity, Event, Needs, Recording, SnapshotRecord, SurveyDetail, SurveyRecord, TargetInfo, TargetInfos, pid_column,
+};
 
 /// The events of one kind.
 type Kind<'a> = Box<dyn Iterator<Item = Event> + 'a>;
@@ -65,8 +67,10 @@ impl<'a> Pass<'a> {
         let of = |is_needed: bool, kind: fn(&Rc<Self>, Needs) -> Kind<'a>| is_needed.then(|| kind(self, needs));
         let kinds = [
             of(needs.snapshots, Self::snapshots),
+            of(needs.snapshots && needs.merged, Self::merged_snapshots),
             of(needs.panels, Self::panels),
             of(needs.surveys, Self::surveys),
+            of(needs.surveys && needs.blocks && needs.merged, Self::merged_surveys),
             of(needs.activities, Self::activities),
             of(needs.marks, |pass, _| pass.moments(Needs::MARKS)),
             of(needs.allocations, |pass, _| pass.allocations()),
@@ -113,12 +117,24 @@ impl<'a> Pass<'a> {
         join.take_while(move |_| !pass.is_refused())
     }
 
-    /// Snapshots. Those of one time are one piece. A snapshot holds since the one before, unless snapshots are missing
-    /// in between.
+    /// Snapshots that are not merged.
     fn snapshots(self: &Rc<Self>, needs: Needs) -> Kind<'a> {
-        let Needs { regions, region_counts, costs, .. } = needs;
-        let needs = Needs { snapshots: true, regions, region_counts, costs, ..Needs::NOTHING };
-        let snapshot = |event| if let Event::Snapshot(record) = event { Some(record) } else { None };
+        let Needs { regions, region_counts, costs, merged, .. } = needs;
+        let needs = Needs { snapshots: true, regions, region_counts, costs, merged, ..Needs::NOTHING };
+        self.snapshots_of(needs, |event| {
+            if let Event::Snapshot(record) = event { Some(record).filter(|record| !record.is_merged) } else { None }
+        })
+    }
+
+    /// Merged snapshots.
+    fn merged_snapshots(self: &Rc<Self>, _: Needs) -> Kind<'a> {
+        self.snapshots_of(Needs { merged: true, ..Needs::SNAPSHOTS }, |event| {
+            if let Event::Snapshot(record) = event { Some(record).filter(|record| record.is_merged) } else { None }
+        })
+    }
+
+    /// Those of one time are one piece. A snapshot holds since the one before, unless snapshots are missing in between.
+    fn snapshots_of(self: &Rc<Self>, needs: Needs, snapshot: fn(Event) -> Option<SnapshotRecord>) -> Kind<'a> {
         let moments = self.join(move |pass, recording, place| {
             let records = pass.read(recording, place, needs, snapshot);
             let mut records = records.filter(move |record| place.holds(record.snapshot.time)).peekable();
@@ -169,10 +185,26 @@ impl<'a> Pass<'a> {
         Ok(all)
     }
 
-    /// Surveys. In a part of a run, the first one counts as the first of a run, because what it refers to is left out.
+    /// Surveys that are not merged. In a part of a run, the first one counts as the first of a run, because what it
+    /// refers to is left out.
     fn surveys(self: &Rc<Self>, needs: Needs) -> Kind<'a> {
-        let needs = Needs { surveys: true, blocks: needs.blocks, ..Needs::NOTHING };
-        let survey = |event| if let Event::Survey(record) = event { Some(record) } else { None };
+        let Needs { blocks, merged, .. } = needs;
+        let needs = Needs { surveys: true, blocks, merged, ..Needs::NOTHING };
+        self.surveys_of(needs, |event| match event {
+            Event::Survey(record) => Some(record).filter(|record| record.detail != SurveyDetail::Merged),
+            _ => None,
+        })
+    }
+
+    /// Merged surveys.
+    fn merged_surveys(self: &Rc<Self>, _: Needs) -> Kind<'a> {
+        self.surveys_of(Needs { merged: true, ..Needs::SURVEYS }, |event| match event {
+            Event::Survey(record) => Some(record).filter(|record| record.detail == SurveyDetail::Merged),
+            _ => None,
+        })
+    }
+
+    fn surveys_of(self: &Rc<Self>, needs: Needs, survey: fn(Event) -> Option<SurveyRecord>) -> Kind<'a> {
         let moments = self.join(move |pass, recording, place| {
             let surveys = pass.read(recording, place, needs, survey);
             let (pass, mut before) = (Rc::clone(pass), None);
@@ -180,7 +212,7 @@ impl<'a> Pass<'a> {
                 record.infos = pass.told(place, &record.infos);
                 let survey = &mut record.survey;
                 survey.targets.iter_mut().for_each(|target| target.id = place.id(target.id));
-                if before.is_none() {
+                if before.is_none() && record.detail != SurveyDetail::Merged {
                     survey.interval = Duration::ZERO;
                 }
                 let (since, end) = (survey.time.saturating_sub(survey.interval), survey.time);
@@ -227,6 +259,7 @@ impl<'a> Pass<'a> {
                 whole.survey.by_node = record.survey.by_node;
                 // Its interval may be a little longer than the time since the survey before.
                 whole.survey.interval = if end == time { record.survey.interval } else { interval };
+                whole.detail = record.detail;
             }
             whole.survey.left_out = whole.survey.left_out.or(record.survey.left_out);
             whole.survey.targets.extend(record.survey.targets);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType};
@@ -62,6 +62,7 @@ number!(u64, UInt64Type, U64, "uint64");
 number!(u32, UInt32Type, U32, "uint32");
 number!(u16, UInt16Type, U16, "uint16");
 number!(i32, Int32Type, I32, "int32");
+number!(f32, Float32Type, F32, "float");
 number!(f64, Float64Type, F64, "double");
 
 impl Value for bool {

@@ -282,6 +282,7 @@ pub fn survey(i: u32) -> SurveyRecord {
         },
         cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),
         infos: snapshot.targets.iter().map(|target| (target.id, info(target.id))).collect(),
+        ..SurveyRecord::default()
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{TargetId, is_memory, units};
-use isotherm_record::{Needs, SurveyRecord, TargetInfo};
+use isotherm_record::{Needs, SurveyDetail, SurveyRecord, TargetInfo};
 
 use crate::ReportError;
 use crate::axis::Axis;
@@ -203,19 +203,18 @@ impl Heatmap {
         Self { unplaced: true, ..self }
     }
 
-    /// Adds where the last survey found the memory. With measures of surveys, it holds since the survey before, as
-    /// these do; with others it holds until the next one, as in regions.
+    /// Adds where surveys found the memory. That of a merged survey, and with measures of surveys of any, holds for its
+    /// interval; with others it holds until the next survey, as in regions.
     fn add_places(&mut self, next: Option<&SurveyRecord>) {
         let next_time = next.map_or(self.end, |next| next.survey.time);
-        let place = match self.measure {
-            Measure::Rate => std::mem::replace(&mut self.placed, next.map(|next| next.survey.clone())),
-            Measure::Touched | Measure::IdleTime => next.map(|next| next.survey.clone()),
-        };
-        let Some(survey) = place else { return };
-        let (from, to) = match self.measure {
-            Measure::Rate => (survey.time, next_time),
-            Measure::Touched | Measure::IdleTime => (survey.time.saturating_sub(survey.interval), survey.time),
-        };
+        let of_interval = |survey: &SurveySnapshot| (survey.time.saturating_sub(survey.interval), survey.time);
+        let merged = next.filter(|next| next.detail == SurveyDetail::Merged || self.measure != Measure::Rate);
+        let last = merged.map(|record| (record.survey.clone(), of_interval(&record.survey))).or_else(|| {
+            let last = std::mem::replace(&mut self.placed, next.map(|next| next.survey.clone()))?;
+            let from = last.time;
+            Some((last, (from, next_time)))
+        });
+        let Some((survey, (from, to))) = last else { return };
         let (from, to) = (from.max(self.start), to.min(self.end));
         if from >= to {
             return;
@@ -229,6 +228,26 @@ impl Heatmap {
         }
     }
 
+    /// Adds how much of the memory a survey found where, at the end if it is the last one.
+    fn add_sizes(&mut self, survey: &SurveySnapshot) {
+        let is_in_time = match self.measure {
+            Measure::Rate => survey.time < self.end,
+            Measure::Touched | Measure::IdleTime => {
+                let since = survey.time.saturating_sub(survey.interval);
+                since.max(self.start) < survey.time.min(self.end)
+            }
+        };
+        if !is_in_time {
+            return;
+        }
+        for found in &survey.targets {
+            if let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) {
+                let (sums, mapped) = selected(found, self.selection.address);
+                map.at_end = Some(PlacedBytes::new(found.id, &sums, mapped));
+            }
+        }
+    }
+
     /// The heatmap after its walk.
     pub(crate) fn finish(mut self) -> Self {
         if self.measure == Measure::Rate {
@@ -237,13 +256,18 @@ impl Heatmap {
         self
     }
 
-    fn add_survey(&mut self, survey: &SurveySnapshot) {
-        let selection = self.selection.clone();
+    fn add_survey(&mut self, record: &SurveyRecord) {
+        let (survey, selection) = (&record.survey, self.selection.clone());
         // The first survey does not tell when memory was accessed.
         if survey.interval.is_zero() || !selection.holds_time(survey.time) {
             return;
         }
-        self.intervals.add(survey.interval);
+        if record.detail != SurveyDetail::Merged {
+            self.intervals.add(survey.interval);
+        }
+        if record.detail == SurveyDetail::Bare {
+            return;
+        }
         for found in survey.targets.iter().filter(|found| selection.holds_target(found.id)) {
             let Some(map) = self.places.get(&found.id).and_then(|&nth| self.targets.get_mut(nth)) else { continue };
             let columns = map.columns.overlaps(survey.time.saturating_sub(survey.interval), survey.time);
@@ -392,9 +416,12 @@ impl Accumulator for Heatmap {
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         if let Seen::Survey(record) = event {
             if self.measure != Measure::Rate {
-                self.add_survey(&record.survey);
+                self.add_survey(record);
             }
-            if !self.unplaced {
+            if !self.unplaced && record.detail != SurveyDetail::Merged {
+                self.add_sizes(&record.survey);
+            }
+            if !self.unplaced && record.detail != SurveyDetail::Bare {
                 self.add_places(Some(record));
             }
         }
@@ -434,15 +461,19 @@ impl Accumulator for Heatmap {
     }
 }
 
+/// Whether a survey tells what is in swap. A merged one tells it of blocks.
+fn knows_swap(found: &TargetSurvey) -> bool {
+    found.by_mapping.iter().any(|of| of.sums.swapped.is_some())
+        || found.by_block.iter().any(|block| block.swapped.is_some())
+}
+
 impl TargetMap {
     /// Adds where a survey found the memory in these columns, each with the seconds in it.
     fn add_places(&mut self, found: &TargetSurvey, selection: &Selection, columns: &[(usize, f64)]) {
-        let (sums, mapped) = selected(found, selection.address);
-        self.at_end = Some(PlacedBytes::new(found.id, &sums, mapped));
         let (axis, count) = (&self.axis, self.columns.count);
         let places = self.places.get_or_insert_with(|| Grid::new(axis.rows, count));
         places.end_before(columns.first().map_or(0, |&(first, _)| first));
-        let knows_swap = sums.swapped.is_some();
+        let knows_swap = knows_swap(found);
         places.add(columns, |rows, time| {
             for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {
                 let range = selection.clip(mapping.range);

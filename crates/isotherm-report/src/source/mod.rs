@@ -141,6 +141,14 @@ impl Source for Joined {
         Ok(Box::new(named(self.events(needs))))
     }
 
+    fn end(&self) -> Option<Duration> {
+        self.is_sequence().then(|| self.end())
+    }
+
+    fn has_merged(&self) -> bool {
+        self.is_sequence()
+    }
+
     fn cut_short(&self) -> Option<String> {
         let each = self.recordings().iter().filter_map(|recording| {
             Some(format!("{}: {}", sanitise(&recording.path().display().to_string()), recording.cut_short()?))

@@ -7,8 +7,8 @@ use std::time::Duration;
 use isotherm_core::survey::{MappingSums, TargetSurvey};
 use isotherm_core::{Allocations, PanelSnapshot, RegionSnapshot, TargetId, units};
 use isotherm_record::{
-    Activity, Event, Header, MERGED as STORED, Mark, Merger, Missed, Needs, Row, SnapshotRecord, SurveyRecord,
-    pid_column,
+    Activity, Event, Header, MERGED as STORED, Mark, Merger, Missed, Needs, Row, SnapshotRecord, SurveyDetail,
+    SurveyRecord, pid_column,
 };
 
 use super::{Selection, Source, Visit};
@@ -40,7 +40,7 @@ pub trait Accumulator {
     /// What it needs of the recording.
     fn needs(&self) -> Needs;
 
-    /// Which snapshots it takes of a recording of so many that each of them says little.
+    /// Which snapshots it takes of a recording of so many that each of them says little, and which blocks of surveys.
     fn takes(&self) -> Takes {
         Takes::Each
     }
@@ -52,7 +52,9 @@ pub trait Accumulator {
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError>;
 }
 
-/// Which snapshots an accumulator takes of a long recording, some of whose snapshots are merged into one.
+/// Which snapshots an accumulator takes of a long recording, some of whose snapshots are merged into one. What takes
+/// merged ones gets the blocks of surveys merged, too, and then the surveys without blocks beside them
+/// ([`SurveyDetail`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Each.
@@ -81,6 +83,24 @@ impl Detail {
             Self::Whole => true,
             Self::Bare => takes != Takes::Merged,
             Self::Merged => takes != Takes::Each,
+        }
+    }
+}
+
+impl Seen<'_> {
+    /// Whether an accumulator gets it.
+    fn is_for(&self, accumulator: &dyn Accumulator) -> bool {
+        match self {
+            Self::Row(visit) => visit.detail.is_for(accumulator.takes()),
+            Self::Survey(record) if record.detail == SurveyDetail::Merged => {
+                accumulator.needs().blocks && accumulator.takes() != Takes::Each
+            }
+            Self::Survey(_)
+            | Self::Panel(_)
+            | Self::Activity(_)
+            | Self::Mark(_)
+            | Self::Allocations(_)
+            | Self::Missed(_) => true,
         }
     }
 }
@@ -171,7 +191,7 @@ const MERGED: u32 = 8192;
 const FEWEST_MERGED: u32 = 8;
 
 /// The least merged snapshots of a recording that are enough, so that the others need no regions.
-const ENOUGH: u32 = 512;
+const ENOUGH: u32 = 256;
 
 /// The merged snapshots of a walk.
 #[derive(Clone, Copy)]
@@ -260,8 +280,9 @@ impl<'a> Walks<'a> {
         accumulators: &mut [&mut dyn Accumulator],
     ) -> Result<(), ReportError> {
         let (header, selection) = (self.source.header(), self.selection);
-        // Beside merged snapshots of the recording, the others have no regions.
-        let stored = merging.stored && !accumulators.iter().any(|of| of.takes() == Takes::Each && of.needs().regions);
+        // Beside merged snapshots of the recording, the others have no regions, and surveys no blocks.
+        let each = |of: &&mut dyn Accumulator| of.takes() == Takes::Each && (of.needs().regions || of.needs().blocks);
+        let stored = merging.stored && !accumulators.iter().any(each);
         let mut merger = Merger::new(merging.length);
         let (mut rows, mut merged_rows) = (Rows::of(Detail::Bare), Rows::of(Detail::Merged));
         let mut hand_merged = |record: SnapshotRecord, accumulators: &mut [&mut dyn Accumulator]| {
@@ -320,11 +341,9 @@ impl Rows {
         accumulators: &mut [&mut dyn Accumulator],
     ) -> Result<(), ReportError> {
         let visit;
-        let mut detail = Detail::Whole;
         let seen = match item {
             Item::Row(row) => match self.visit(header, selection, row) {
                 Some(visited) => {
-                    detail = self.detail;
                     visit = visited;
                     Seen::Row(&visit)
                 }
@@ -339,7 +358,7 @@ impl Rows {
             // Snapshots come row by row.
             Item::Event(Event::Snapshot(_)) => return Ok(()),
         };
-        let mut takers = accumulators.iter_mut().filter(|accumulator| detail.is_for(accumulator.takes()));
+        let mut takers = accumulators.iter_mut().filter(|accumulator| seen.is_for(&***accumulator));
         takers.try_for_each(|accumulator| accumulator.event(&seen))
     }
 

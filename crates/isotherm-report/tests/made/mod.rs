@@ -453,6 +453,7 @@ pub fn surveyed(seconds: u32) -> Made {
                 },
                 cpu: Some(Duration::from_millis(3)),
                 infos: vec![(process(1234), made.rows[0].info.clone())].into(),
+                ..SurveyRecord::default()
             }
         })
         .collect();

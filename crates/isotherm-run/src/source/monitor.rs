@@ -352,7 +352,7 @@ impl Sink for Forward {
 
     fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
         let infos = self.infos.read(survey.targets.iter().map(|target| target.id));
-        let record = SurveyRecord { survey: survey.clone(), cpu: None, infos };
+        let record = SurveyRecord { survey: survey.clone(), infos, ..SurveyRecord::default() };
         self.found.borrow_mut().survey = Some(record);
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Source for SimulationSource {
             }
             next = monitor.step(clock.pass(after))?;
             if let Some(survey) = monitor.sink_mut().survey.take() {
-                outlet.survey(SurveyRecord { survey, cpu: None, infos: Arc::clone(&infos) });
+                outlet.survey(SurveyRecord { survey, infos: Arc::clone(&infos), ..SurveyRecord::default() });
             }
             let Some(snapshot) = monitor.sink_mut().snapshot.take() else { continue };
             let now = monitor_cpu_time();
