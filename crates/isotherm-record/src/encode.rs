@@ -16,6 +16,9 @@ const COMPRESSION: CompressionType = CompressionType::ZSTD;
 /// Its level: a sixth smaller than at Arrow's level (3), in twice the CPU time. A segment is compressed once.
 const LEVEL: i32 = 7;
 
+/// Batches of fewer bytes are small.
+const SMALL: usize = 256 << 10;
+
 /// Encodes one stream.
 pub(crate) struct Encoder {
     plain: IpcWriteOptions,
@@ -43,10 +46,11 @@ impl Encoder {
         frame(&encoded.ipc_message, &encoded.arrow_data, Segment::default()).ok_or_else(too_large)
     }
 
-    /// The message of one batch. It is compressed if it is a whole segment. Others are small, so that compressing their
-    /// many columns takes a fifth of the time to write them, and one of a whole segment takes their place.
-    pub(crate) fn batch(&mut self, batch: &RecordBatch, segment: Segment) -> Result<Vec<u8>, ArrowError> {
-        let options = if segment.is_whole { &self.compressed } else { &self.plain };
+    /// The message of one batch of about so many bytes. It is compressed if it is a whole segment, or not small: to
+    /// compress the many columns of a small batch takes a fifth of the time to write it, and one of a whole segment
+    /// takes its place.
+    pub(crate) fn batch(&mut self, batch: &RecordBatch, segment: Segment, bytes: usize) -> Result<Vec<u8>, ArrowError> {
+        let options = if segment.is_whole || bytes >= SMALL { &self.compressed } else { &self.plain };
         // No column is a dictionary, and so there are no dictionaries to write.
         let (_, encoded) =
             IpcDataGenerator::default().encode(batch, &mut self.dictionaries, options, &mut self.context)?;

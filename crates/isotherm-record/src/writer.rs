@@ -538,7 +538,7 @@ impl Recorder {
                 self.segment.add(batch, bytes);
                 batch = self.segment.whole(&self.schema, self.snapshots, self.from_boot)?;
             }
-            Ok((self.encoder.batch(&batch, segment)?, batch))
+            Ok((self.encoder.batch(&batch, segment, bytes)?, batch))
         });
         let written = match batch {
             Ok((message, batch)) => self.append(&message).and_then(|()| self.has_batch()).map(|()| batch),
@@ -561,9 +561,10 @@ impl Recorder {
     /// segment.
     fn end_segment(&mut self) {
         if self.segment.is_divided() {
-            let Written { number, at, .. } = self.segment;
+            let Written { number, at, bytes, .. } = self.segment;
             let whole = self.segment.whole(&self.schema, self.snapshots, self.from_boot);
-            let message = whole.and_then(|batch| self.encoder.batch(&batch, Segment { number, is_whole: true }));
+            let segment = Segment { number, is_whole: true };
+            let message = whole.and_then(|batch| self.encoder.batch(&batch, segment, bytes));
             // Without it, the recording is as it was: it holds the same, in more bytes.
             drop(message.map(|message| self.output.replace(at, &message)));
         }
