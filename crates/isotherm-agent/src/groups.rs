@@ -106,7 +106,7 @@ impl Groups {
     /// The group of this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no group has it.
     pub fn get(&self, name: &str) -> Result<Arc<Watched>, GroupError> {
         self.lock().get(name).cloned().ok_or_else(|| GroupError::Unknown(name.into()))
     }

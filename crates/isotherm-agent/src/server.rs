@@ -1,5 +1,7 @@
 //! The HTTP server: on a Unix socket for all, and on a loopback address for metrics alone.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::Path;
@@ -16,7 +18,8 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::fs::{Gid, Mode};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, broadcast, mpsc};
 
 use crate::api::{self, Answer, Call, Problem};
@@ -73,22 +76,63 @@ pub fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
+/// Where clients connect.
+trait Listener {
+    type Client: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn next(&self) -> impl Future<Output = io::Result<Self::Client>> + Send;
+}
+
+impl Listener for UnixListener {
+    type Client = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+impl Listener for TcpListener {
+    type Client = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
 /// Serves all operations.
 pub async fn serve(listener: UnixListener, daemon: Arc<Daemon>) {
+    accept(listener, |client: &UnixStream| {
+        let peer = client.peer_cred().ok();
+        let peer = peer.map(|peer| (peer.uid(), peer.pid().map_or(0, |pid| pid as u32)));
+        let daemon = Arc::clone(&daemon);
+        move |request| {
+            let daemon = Arc::clone(&daemon);
+            async move { answer(request, daemon, peer).await.unwrap_or_else(Answer::from) }
+        }
+    })
+    .await;
+}
+
+/// Answers the requests of all clients. `serving` makes what answers those of a client.
+async fn accept<L: Listener, S, A>(listener: L, serving: impl Fn(&L::Client) -> S)
+where
+    S: Fn(Request<Incoming>) -> A + Send + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
+    while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
+        let Ok(client) = listener.next().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let peer = stream.peer_cred().ok();
-        let peer = peer.map(|peer| (peer.uid(), peer.pid().map_or(0, |pid| pid as u32)));
-        let daemon = Arc::clone(&daemon);
-        let service = service_fn(move |request| respond(request, Arc::clone(&daemon), peer));
+        let serves = serving(&client);
+        let service = service_fn(move |request| {
+            let answer = serves(request);
+            async move { Ok::<_, Infallible>(response(answer.await)) }
+        });
         tokio::spawn(async move {
             // A client that goes away harms nobody else.
-            let _ = connection().serve_connection(TokioIo::new(stream), service).await;
+            let _ = connection().serve_connection(TokioIo::new(client), service).await;
             drop(permit);
         });
     }
@@ -106,39 +150,17 @@ fn connection() -> http1::Builder {
 /// If the address cannot be had.
 pub async fn listen_for_metrics(address: &str, daemon: Arc<Daemon>) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    tokio::spawn(async move {
-        let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
+    tokio::spawn(accept(listener, move |_: &TcpStream| {
+        let daemon = Arc::clone(&daemon);
+        move |request| {
+            let answer = match (request.method().as_str(), request.uri().path()) {
+                ("GET", "/metrics") => Answer::bytes(api::OPENMETRICS, daemon.metrics().as_bytes().to_vec()),
+                _ => Problem::new(404, "there is nothing here but GET /metrics").into(),
             };
-            let daemon = Arc::clone(&daemon);
-            let service = service_fn(move |request: Request<Incoming>| {
-                let daemon = Arc::clone(&daemon);
-                async move {
-                    let answer = match (request.method().as_str(), request.uri().path()) {
-                        ("GET", "/metrics") => Answer::bytes(api::OPENMETRICS, daemon.metrics().as_bytes().to_vec()),
-                        _ => Problem::new(404, "there is nothing here but GET /metrics").into(),
-                    };
-                    Ok::<_, hyper::Error>(response(answer))
-                }
-            });
-            tokio::spawn(async move {
-                let _ = connection().serve_connection(TokioIo::new(stream), service).await;
-                drop(permit);
-            });
+            std::future::ready(answer)
         }
-    });
+    }));
     Ok(())
-}
-
-async fn respond(
-    request: Request<Incoming>,
-    daemon: Arc<Daemon>,
-    peer: Option<(u32, u32)>,
-) -> Result<Response<Content>, hyper::Error> {
-    Ok(response(answer(request, daemon, peer).await.unwrap_or_else(Answer::from)))
 }
 
 async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u32, u32)>) -> Result<Answer, Problem> {
@@ -204,7 +226,7 @@ enum Content {
 
 impl Body for Content {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

@@ -12,7 +12,7 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 /// The variables in which sudo(8) passes facts about its caller to the command.
 const OF_SUDO: [&str; 5] = ["SUDO_COMMAND", "SUDO_GID", "SUDO_HOME", "SUDO_UID", "SUDO_USER"];
 
-/// The ID of the group of this name. `None` if there is none.
+/// The ID of the group of this name. `None` if no group has it.
 ///
 /// # Errors
 /// If the database of groups cannot be read.

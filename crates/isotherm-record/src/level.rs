@@ -10,9 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{RegionSnapshot, Snapshot};
+use isotherm_output::OutputFile;
 
 use crate::cells::Cells;
-use crate::{ConvertError, Event, Needs, Recorder, Recording, SnapshotRecord, recording_at};
+use crate::{
+    Contents, ConvertError, Event, Header, Needs, RecordError, Recorder, Recording, SnapshotRecord, recording_at,
+};
 
 /// About how much time a snapshot covers that is merged of those of a segment of a recording.
 pub const MERGED: Duration = Duration::from_secs(60);
@@ -45,8 +48,26 @@ impl Level {
 pub fn level(recording: &Recording, level: Level, output: &Path) -> Result<(), ConvertError> {
     recording.must_be_undamaged()?;
     let file = recording_at(output).apart_from([recording.path()]).create()?;
-    let mut recorder = Recorder::begin(file, recording.header(), recording.contents())?.appearing_whole();
-    for event in levelled(recording.events(Needs { blocks: false, ..Needs::ALL }), level.length()) {
+    let events = recording.events(LEVEL_NEEDS);
+    Ok(write_level(events, recording.header(), recording.contents(), level, file)?)
+}
+
+/// What of a recording a level is made of.
+pub const LEVEL_NEEDS: Needs = Needs { blocks: false, ..Needs::ALL };
+
+/// Writes a level of these events, which are [`LEVEL_NEEDS`] of recordings with this header and these contents.
+///
+/// # Errors
+/// As the events, or when the output cannot be written.
+pub fn write_level<E: From<RecordError>>(
+    events: impl Iterator<Item = Result<Event, E>>,
+    header: &Header,
+    contents: Contents,
+    level: Level,
+    output: OutputFile,
+) -> Result<(), E> {
+    let mut recorder = Recorder::begin(output, header, contents)?.appearing_whole();
+    for event in levelled(events, level.length()) {
         recorder.write_event(&event?)?;
     }
     recorder.finish()?;

@@ -69,7 +69,7 @@ pub use examine::{Condition, Examination, Missing, Punctuality, examine};
 pub use id::{identity, pid_column};
 pub use joined::{JoinError, Joined, JoinedEvents};
 pub use layout::Damage;
-pub use level::{Level, Levelled, MERGED, MergedEvents, Merger, level, levelled, merged};
+pub use level::{LEVEL_NEEDS, Level, Levelled, MERGED, MergedEvents, Merger, level, levelled, merged, write_level};
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{

@@ -111,8 +111,8 @@ impl Written {
             self.merged.push((merged, std::mem::take(&mut self.surveyed)));
         }
         // Snapshots of processes that come and go cannot be merged: each is of other targets.
-        let few_merged = self.merged.len() > FEWEST_MERGED && self.merged.len() * FEWEST_MERGED > self.snapshots;
-        if few_merged || merger.targets() > MOST_TARGETS {
+        let is_seldom = self.merged.len() > FEWEST_MERGED && !are_merged(&self.merged, self.snapshots);
+        if is_seldom || merger.targets() > MOST_TARGETS {
             (self.merger, self.merged, self.surveyed) = (None, Vec::new(), Surveyed::default());
         }
     }
@@ -156,7 +156,7 @@ impl Written {
             self.merged.push((merged, std::mem::take(&mut self.surveyed)));
         }
         let merged = std::mem::take(&mut self.merged);
-        if !merged.is_empty() && merged.len() * FEWEST_MERGED <= self.snapshots {
+        if !merged.is_empty() && are_merged(&merged, self.snapshots) {
             batches.insert(0, merged_rows(&merged, self.since, nth, from_boot).batch(schema)?);
         }
         if let [_] = *batches {
@@ -164,6 +164,11 @@ impl Written {
         }
         concat_batches(schema, &batches)
     }
+}
+
+/// Whether each of these stands for [`FEWEST_MERGED`] of so many snapshots on the mean.
+fn are_merged(merged: &[(SnapshotRecord, Surveyed)], snapshots: usize) -> bool {
+    merged.len() * FEWEST_MERGED <= snapshots
 }
 
 /// The rows of merged snapshots. `since` is the time of the row of a target before them.

@@ -77,7 +77,7 @@ impl Operation {
 /// The operation of a method and a path, with the parameters of the path.
 ///
 /// # Errors
-/// If there is none: 404, or 405 if the path has other methods.
+/// 404 if no operation has this path, 405 if only other methods have it.
 pub fn find(method: &str, path: &str) -> Result<(&'static Operation, Vec<String>), Problem> {
     let at_path = OPERATIONS.iter().filter_map(|operation| Some((operation, operation.parameters(path)?)));
     let mut methods = Vec::new();

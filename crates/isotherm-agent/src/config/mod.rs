@@ -19,7 +19,7 @@ pub use group::{AttributeSettings, Group, GroupSettings, Limits, ProbeName};
 pub use quantity::{Regions, Share, Size, Time};
 pub use select::Selectors;
 
-/// The configuration that is in force where there is none.
+/// The configuration that is in force without a file.
 pub const DEFAULT: &str = include_str!("default.yaml");
 
 /// Where the configuration is unless another file is named.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::{BoxError, chain};
-use isotherm_record::{Joined, Needs, Recorder, Recording, levelled, recording_at};
+use isotherm_record::{Joined, LEVEL_NEEDS, Recording, recording_at, write_level};
 
 use super::{Level, Segment, path, segments};
 use crate::config::HistorySettings;
@@ -70,7 +70,7 @@ fn coarsen(group: &Path, now: u64) -> Result<(), BoxError> {
     seconds.pop();
     for segment in seconds.iter().filter(|of| minutes.iter().all(|known| known.start != of.start)) {
         let output = path(group, Level::Minutes, segment.start);
-        write(&[&segment.path], isotherm_record::Level::Minute.length(), &output)?;
+        write(&[&segment.path], isotherm_record::Level::Minute, &output)?;
     }
     let (minutes, hours) = (of(Level::Minutes)?, of(Level::Hours)?);
     let mut days: Vec<u64> = minutes.iter().map(|segment| segment.start / DAY).collect();
@@ -81,14 +81,14 @@ fn coarsen(group: &Path, now: u64) -> Result<(), BoxError> {
             let files: Vec<&Path> =
                 minutes.iter().filter(|of| of.start / DAY == day).map(|segment| &*segment.path).collect();
             let start = minutes.iter().find(|of| of.start / DAY == day).map_or(day * DAY, |segment| segment.start);
-            write(&files, isotherm_record::Level::Hour.length(), &path(group, Level::Hours, start))?;
+            write(&files, isotherm_record::Level::Hour, &path(group, Level::Hours, start))?;
         }
     }
     Ok(())
 }
 
-/// Writes one file with snapshots of this length from several files. Damaged ones are left out.
-fn write<P: AsRef<Path>>(files: &[P], length: Duration, output: &Path) -> Result<(), BoxError> {
+/// Writes one file of this level from several files. Damaged ones are left out.
+fn write<P: AsRef<Path>>(files: &[P], level: isotherm_record::Level, output: &Path) -> Result<(), BoxError> {
     let open = |path: &P| Recording::open(path.as_ref()).ok().filter(|recording| recording.damage().is_empty());
     let recordings: Vec<Recording> = files.iter().filter_map(open).collect();
     if recordings.is_empty() {
@@ -96,10 +96,5 @@ fn write<P: AsRef<Path>>(files: &[P], length: Duration, output: &Path) -> Result
     }
     let joined = Joined::new(recordings)?;
     let file = recording_at(output).create()?;
-    let mut recorder = Recorder::begin(file, joined.header(), joined.contents())?.appearing_whole();
-    for event in levelled(joined.events(Needs { blocks: false, merged: false, ..Needs::ALL }), length) {
-        recorder.write_event(&event?)?;
-    }
-    recorder.finish()?;
-    Ok(())
+    Ok(write_level(joined.events(LEVEL_NEEDS), joined.header(), joined.contents(), level, file)?)
 }

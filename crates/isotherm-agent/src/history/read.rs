@@ -13,7 +13,7 @@ use super::{Level, Segment, segments};
 /// Why a history cannot be read.
 #[derive(Debug, Error)]
 pub enum HistoryError {
-    /// There is none.
+    /// No file is of this time.
     #[error("there is no history of this time")]
     Nothing,
     /// The directory cannot be read.

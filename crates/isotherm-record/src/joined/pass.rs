@@ -190,23 +190,21 @@ impl<'a> Pass<'a> {
     fn surveys(self: &Rc<Self>, needs: Needs) -> Kind<'a> {
         let Needs { blocks, merged, .. } = needs;
         let needs = Needs { surveys: true, blocks, merged, ..Needs::NOTHING };
-        self.surveys_of(needs, |event| match event {
-            Event::Survey(record) => Some(record).filter(|record| record.detail != SurveyDetail::Merged),
-            _ => None,
-        })
+        self.surveys_of(needs, false)
     }
 
     /// Merged surveys.
     fn merged_surveys(self: &Rc<Self>, _: Needs) -> Kind<'a> {
-        self.surveys_of(Needs { merged: true, ..Needs::SURVEYS }, |event| match event {
-            Event::Survey(record) => Some(record).filter(|record| record.detail == SurveyDetail::Merged),
-            _ => None,
-        })
+        self.surveys_of(Needs { merged: true, ..Needs::SURVEYS }, true)
     }
 
-    fn surveys_of(self: &Rc<Self>, needs: Needs, survey: fn(Event) -> Option<SurveyRecord>) -> Kind<'a> {
+    fn surveys_of(self: &Rc<Self>, needs: Needs, are_merged: bool) -> Kind<'a> {
         let moments = self.join(move |pass, recording, place| {
-            let surveys = pass.read(recording, place, needs, survey);
+            let surveys = pass.read(recording, place, needs, |event| match event {
+                Event::Survey(record) => Some(record),
+                _ => None,
+            });
+            let surveys = surveys.filter(move |record| (record.detail == SurveyDetail::Merged) == are_merged);
             let (pass, mut before) = (Rc::clone(pass), None);
             let surveys = surveys.filter(move |record| place.holds(record.survey.time)).map(move |mut record| {
                 record.infos = pass.told(place, &record.infos);
