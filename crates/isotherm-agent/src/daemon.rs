@@ -68,7 +68,7 @@ pub struct Daemon {
 /// Reads the configuration at `path`, or at the usual place, or the embedded one.
 ///
 /// # Errors
-/// If it is wrong, or there is none at `path`.
+/// If it is wrong, or `path` names no file.
 pub fn read_config(path: Option<&Path>) -> Result<(Config, Option<PathBuf>), DaemonError> {
     let path = path.map(Path::to_owned).or_else(|| Some(PathBuf::from(PATH)).filter(|path| path.exists()));
     let config = match &path {
@@ -171,13 +171,7 @@ impl Daemon {
             Some(path) => Config::read(path),
             None => Config::parse("default.yaml", DEFAULT),
         };
-        let config = match read {
-            Ok(config) => Arc::new(config),
-            Err(diagnostics) => {
-                journal::warning(&format!("the configuration is wrong, and the one in force stays: {diagnostics}"));
-                return Err(diagnostics);
-            }
-        };
+        let config = Arc::new(read?);
         let before = std::mem::replace(&mut *lock(&self.config), Arc::clone(&config));
         let fixed = |of: &Config| {
             let settings = &of.settings;
@@ -326,8 +320,9 @@ impl Clock {
     fn reload(&self) {
         let now = NotifyState::monotonic_usec_now().ok();
         notify(&[Some(NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
-        // What is wrong was logged.
-        let _ = self.daemon.reload();
+        if let Err(diagnostics) = self.daemon.reload() {
+            journal::warning(&format!("the configuration is wrong, and the one in force stays: {diagnostics}"));
+        }
         notify(&[NotifyState::Ready]);
     }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Kept, Place, Ran, eventually, is_root, signal};
@@ -130,7 +130,14 @@ fn a_daemon_tells_what_it_watches_and_keeps_it() {
     let events = running.said(&["stream", "a", "--count", "3"]);
     assert_eq!(events.lines().filter(|line| line.starts_with("{\"event\":\"")).count(), 3, "{events}");
 
+    // A mark is made by the run, soon after it was asked for.
+    let has_mark = |path: &Path, text: &str| {
+        let recording = isotherm_record::Recording::open(path);
+        recording.is_ok_and(|recording| recording.marks().any(|mark| mark.is_ok_and(|mark| &*mark.text == text)))
+    };
     running.said(&["mark", "a", "deployed"]);
+    let history = || running.place.history("a").into_iter();
+    eventually("the mark is in the history", || history().any(|path| has_mark(&path, "deployed")));
     let made = running.said(&["record", "a", "mine"]);
     assert!(made.trim_end().ends_with("state/recordings/mine.rec"), "{made}");
     assert_eq!(running.get("/v1/groups/a")["recordings"], json!(["mine"]));
@@ -144,6 +151,8 @@ fn a_daemon_tells_what_it_watches_and_keeps_it() {
     assert!(report.is_object(), "{report}");
     let refused = running.ctl(&["report", "b", "wss"]);
     assert!(refused.status == 1 && refused.err.contains("there is no group \"b\""), "{refused:?}");
+    let recorded = running.place.path("state/recordings/mine.rec");
+    eventually("the mark is in the recording", || has_mark(&recorded, "recorded"));
     running.said(&["record", "a", "mine", "--stop"]);
     let metrics = running.said(&["metrics"]);
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
@@ -158,7 +167,7 @@ fn a_daemon_tells_what_it_watches_and_keeps_it() {
         assert_eq!(recording.ending(), isotherm_record::Ending::Whole);
         recording.marks().map(|mark| mark.unwrap().text.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(marks(&place.path("state/recordings/mine.rec")), ["recorded"]);
+    assert_eq!(marks(&recorded), ["recorded"]);
     assert_eq!(marks(&place.history("a")[0]), ["deployed", "recorded"]);
 }
 
