@@ -215,7 +215,10 @@ impl Process {
     pub(crate) fn first_mappings(&self, reader: &mut MappingReader) -> Result<Arc<[Mapping]>, TargetError> {
         let pid = self.id.pid;
         self.read_mappings(reader).map_err(|error| match error {
-            Unreadable::Ended => TargetError::Ended { pid, name: self.name() },
+            Unreadable::Ended => match process_name(Path::new(ROOT), pid) {
+                Ok(name) => TargetError::Ended { pid, name },
+                Err(_) => TargetError::NoSuchProcess(pid),
+            },
             Unreadable::ForGood(source) if source.kind() == io::ErrorKind::PermissionDenied => {
                 TargetError::NotPermitted { pid, name: self.name(), owner: self.proc.uid().ok(), source }
             }

@@ -97,11 +97,11 @@ fn schemes_act_on_the_memory_that_they_select_and_the_recording_contains_it() {
     assert!(activities[0].system.free > 0 && activities[0].system.free < activities[0].system.total);
 }
 
-/// Runs this script in a mount namespace of its own, where the directory `small` is a file system of 256 KiB. An error
-/// is the reason to skip the test.
+/// Runs this script in a mount namespace of its own, where the directory `small` is a file system of 16 MiB. An error is
+/// the reason to skip the test.
 fn on_a_small_disk(place: &Place, script: &str) -> Result<Ran, String> {
     std::fs::create_dir_all(place.path("small")).unwrap();
-    let small = "mount -t tmpfs -o size=256k none small";
+    let small = "mount -t tmpfs -o size=16m none small";
     let namespace = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, ISOTHERM]).current_dir(place.dir.path());
@@ -120,7 +120,10 @@ fn a_full_disk_ends_the_recording_of_a_run_and_not_the_acting_unless_it_is_neede
     let place = place(HOT);
     let run = "\"$0\" run -s mine.yaml --cpu-budget 20% --intervals fixed -r small/a.rec";
     let workload = "-- \"$0\" workload hot.toml --time 8s";
-    let script = format!("{run} {workload}; status=$?; cp small/a.rec acted.rec; exit $status");
+    // The disk is full as soon as the recording has an activity.
+    let full = "until \"$0\" report schemes small/a.rec >out 2>&1 || ! kill -0 $!; do sleep 0.1; done; \
+                dd if=/dev/zero of=small/rest bs=4k 2>out; wait $!";
+    let script = format!("{run} {workload} & {full}; status=$?; cp small/a.rec acted.rec; exit $status");
     let ran = or_skip!(on_a_small_disk(&place, &script));
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(ran.err.contains("small/a.rec") && ran.err.contains("No space left on device"), "{}", ran.err);
@@ -133,7 +136,7 @@ fn a_full_disk_ends_the_recording_of_a_run_and_not_the_acting_unless_it_is_neede
     let until = activities(&place).last().unwrap().time;
     assert!(until.as_secs() < 8 && recorded.total.applications < 16, "{until:?}");
 
-    let script = format!("{run} --record-needed {workload}");
+    let script = format!("{run} --record-needed {workload} & {full}");
     let ran = on_a_small_disk(&place, &script).unwrap();
     assert_eq!(ran.status, 1, "{}", ran.err);
     assert!(ran.err.contains("No space left on device"), "{}", ran.err);
