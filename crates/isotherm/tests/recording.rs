@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, bpf_works, eventually, signal};
-use isotherm_core::{AddrRange, TargetId};
+use common::{HOT_IN_COLD, ISOTHERM, Kept, Place, Ran, bpf_works, eventually, record_until, signal};
+use isotherm_core::{AddrRange, TargetId, TargetSnapshot};
 use isotherm_record::{Ending, Recording};
 use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::Signal;
@@ -423,10 +423,9 @@ fn a_process_that_is_named_twice_is_watched_once() {
     let place = Place::new();
     let workload = Workload::start(&place);
     let pid = workload.pid();
-    let call = ["record", "--aggr", "50ms", "--pid", &pid, "--pid", &pid, "--duration", "1s"];
-    assert_eq!(place.run(&call).status, 0);
-    let snapshots = place.regions("isotherm.rec");
-    assert!(snapshots.len() >= 2, "{} snapshots", snapshots.len());
+    let call = ["--aggr", "50ms", "--pid", &pid, "--pid", &pid];
+    record_until(&place, &call, "there are two snapshots", |recording| recording.snapshots().count() >= 2);
+    let snapshots = place.regions("a.rec");
     assert!(snapshots.windows(2).all(|pair| pair[0]["time_ns"] != pair[1]["time_ns"]));
 }
 
@@ -446,16 +445,19 @@ for size in itertools.cycle((4 << 20, 8 << 20, 16 << 20)):
     let mut ready = String::new();
     BufReader::new(python.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let pid = python.0.id().to_string();
+    let targets = |recording: &Recording| -> Vec<TargetSnapshot> {
+        recording.snapshots().flat_map(|record| record.unwrap().snapshot.targets).collect()
+    };
+    let mapped = |target: &TargetSnapshot| -> u64 { target.mappings.iter().map(|m| m.range.size()).sum() };
     // On a busy machine, a build without optimisation reads the mappings once in two seconds within 1 %.
-    let ran = place.run(&["record", "--pid", &pid, "--duration", "2s", "--update", "50ms", "--cpu-budget", "100%"]);
-    assert_eq!(ran.status, 0, "{ran:?}");
+    let how = ["--pid", &pid, "--update", "50ms", "--cpu-budget", "100%"];
+    let recording = record_until(&place, &how, "updates see other mappings", |recording| {
+        targets(recording).iter().map(mapped).collect::<HashSet<_>>().len() >= 2
+    });
     assert!(python.0.try_wait().unwrap().is_none(), "the target continues");
 
-    let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
-    let targets: Vec<_> = recording.snapshots().flat_map(|record| record.unwrap().snapshot.targets).collect();
-    let mapped: HashSet<u64> = targets.iter().map(|t| t.mappings.iter().map(|m| m.range.size()).sum()).collect();
-    assert!(mapped.len() >= 2, "updates see other mappings: {mapped:?} in {} snapshots", targets.len());
+    let targets = targets(&recording);
     for target in &targets {
         assert!((1..=1000).contains(&target.regions.len()), "{} regions", target.regions.len());
         assert!(target.regions.windows(2).all(|pair| pair[0].range.end() <= pair[1].range.start()));

@@ -97,8 +97,8 @@ fn schemes_act_on_the_memory_that_they_select_and_the_recording_contains_it() {
     assert!(activities[0].system.free > 0 && activities[0].system.free < activities[0].system.total);
 }
 
-/// Runs this script in a mount namespace of its own, where the directory `small` is a file system of 16 MiB. An error is
-/// the reason to skip the test.
+/// Runs this script in a mount namespace of its own, where the directory `small` is a file system of 16 MiB. An error
+/// is the reason to skip the test.
 fn on_a_small_disk(place: &Place, script: &str) -> Result<Ran, String> {
     std::fs::create_dir_all(place.path("small")).unwrap();
     let small = "mount -t tmpfs -o size=16m none small";

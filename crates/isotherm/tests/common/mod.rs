@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use isotherm_record::Recording;
+
 pub const ISOTHERM: &str = env!("CARGO_BIN_EXE_isotherm");
 
 /// A pattern with a hot area between two cold ones.
@@ -183,12 +185,30 @@ pub fn bpf_works() -> Result<(), String> {
 }
 
 /// Waits until `holds` returns true. Fails after 30 seconds.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    eventually_within(Duration::from_secs(30), what, holds);
+}
+
+fn eventually_within(most: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "timed out waiting until {what}");
+        assert!(start.elapsed() < most, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Runs `isotherm record` with these arguments and `-o a.rec` until what is recorded `holds`. Fails after 5 minutes.
+pub fn record_until(place: &Place, args: &[&str], what: &str, holds: impl Fn(&Recording) -> bool) -> Recording {
+    let path = place.path("a.rec");
+    let mut recorder = Kept(place.isotherm(&[&["record", "-o", "a.rec"], args].concat()).spawn().unwrap());
+    eventually_within(Duration::from_mins(5), what, || {
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder goes on until {what}");
+        Recording::open(&path).is_ok_and(|recording| holds(&recording))
+    });
+    signal(&recorder.0, rustix::process::Signal::INT);
+    assert!(recorder.0.wait().unwrap().success());
+    Recording::open(&path).unwrap()
 }
 
 pub fn signal(child: &Child, signal: rustix::process::Signal) {
