@@ -201,7 +201,7 @@ fn eventually_within(most: Duration, what: &str, mut holds: impl FnMut() -> bool
 pub fn record_until(place: &Place, args: &[&str], what: &str, holds: impl Fn(&Recording) -> bool) -> Recording {
     let path = place.path("a.rec");
     let mut recorder = Kept(place.isotherm(&[&["record", "-o", "a.rec"], args].concat()).spawn().unwrap());
-    eventually_within(Duration::from_mins(5), what, || {
+    eventually_within(Duration::from_secs(300), what, || {
         std::thread::sleep(Duration::from_millis(200));
         assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder goes on until {what}");
         Recording::open(&path).is_ok_and(|recording| holds(&recording))
