@@ -272,7 +272,7 @@ impl Watched {
             pace: known.pace.map(Into::into),
             schemes: view::schemes(&known),
             recordings: self.hub.recording_names(),
-            notices: known.notices.iter().map(|(time, notice)| NoticeView::new(*time, notice)).collect(),
+            notices: self.notices().iter().map(|(time, notice)| NoticeView::new(*time, notice)).collect(),
             settings: self.group().settings,
         }
     }

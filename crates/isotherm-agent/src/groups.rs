@@ -1,4 +1,4 @@
-//! The groups of a daemon, each watched by a run of its own on one budget.
+//! The groups of a daemon, on one budget. Groups that are watched in the same manner share a run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::Granularity;
 use isotherm_core::scheme::Scheme;
-use isotherm_run::{Allowance, EndReason, Need, Notice, RunError, Session, Severity, chain};
+use isotherm_kernel::Processes;
+use isotherm_run::{Allowance, EndReason, MarkError, Need, Notice, RunError, Session, Severity, View, chain};
 
-use crate::config::{AttributeSettings, Config, Group};
+use crate::config::{AttributeSettings, Config, Group, GroupSettings, Manner};
+use crate::engines::{Engine, Engines};
 use crate::history::HistoryWriter;
 use crate::hub::{Hub, HubSink};
 use crate::view::State;
@@ -20,6 +22,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// All groups.
 pub struct Groups {
     allowance: Allowance,
+    engines: Engines,
     /// Below it, each group has its history.
     history: Option<PathBuf>,
     by_name: Mutex<BTreeMap<String, Arc<Watched>>>,
@@ -34,15 +37,39 @@ pub struct Watched {
 
 struct Inner {
     group: Group,
-    /// Whether the configuration has it. Otherwise a request made it.
-    is_configured: bool,
+    /// What the configuration says of it. `None` if a request made it.
+    configured: Option<GroupSettings>,
     run: Run,
 }
 
 enum Run {
-    Watching { session: Session, granularity: Granularity },
+    Watching { runner: Runner, granularity: Granularity },
     Paused,
     Failed { why: String, retry: Instant },
+}
+
+/// What watches a group.
+enum Runner {
+    /// A run of its own.
+    Own(Session),
+    /// Its part of a run that several groups may share.
+    Shared { view: View, engine: Arc<Engine> },
+}
+
+impl Runner {
+    fn set_schemes(&self, schemes: Vec<Scheme>) {
+        match self {
+            Self::Own(session) => session.control().set_schemes(schemes),
+            Self::Shared { view, .. } => view.set_schemes(schemes),
+        }
+    }
+
+    fn mark(&self, text: &str) -> Result<(), MarkError> {
+        match self {
+            Self::Own(session) => session.control().mark(text),
+            Self::Shared { view, .. } => view.mark(text),
+        }
+    }
 }
 
 /// Why a request to a group is refused.
@@ -65,7 +92,8 @@ pub enum GroupError {
 impl Groups {
     /// No groups yet, on a budget of all. Each has its history in a directory below `history`.
     pub fn new(cpu: f64, history: Option<PathBuf>) -> Self {
-        Self { allowance: Allowance::new(cpu), history, by_name: Mutex::default() }
+        let allowance = Allowance::new(cpu);
+        Self { allowance, engines: Engines::default(), history, by_name: Mutex::default() }
     }
 
     /// The budget of all.
@@ -84,16 +112,19 @@ impl Groups {
         let mut gone = Vec::new();
         self.lock().retain(|name, watched| {
             let is_gone =
-                watched.lock().is_configured && config.groups.iter().all(|group| group.settings.name != *name);
+                watched.lock().configured.is_some() && config.groups.iter().all(|group| group.settings.name != *name);
             gone.extend(is_gone.then(|| Arc::clone(watched)));
             !is_gone
         });
         gone.iter().for_each(|watched| watched.end());
         for group in &config.groups {
             let known = self.lock().get(&group.settings.name).cloned();
+            let configured = Some(group.settings.clone());
             match known {
-                Some(watched) => self.change(&watched, group.clone(), true),
-                None => drop(self.add(group.clone(), true)),
+                // What requests have changed stays until the configuration says something else.
+                Some(watched) if watched.lock().configured == configured => {}
+                Some(watched) => self.change(&watched, group.clone(), configured),
+                None => drop(self.add(group.clone(), configured)),
             }
         }
     }
@@ -117,7 +148,7 @@ impl Groups {
     /// If there is one of this name.
     pub fn make(&self, group: Group) -> Result<Arc<Watched>, GroupError> {
         let name = group.settings.name.clone();
-        self.add(group, false).ok_or(GroupError::Exists(name))
+        self.add(group, None).ok_or(GroupError::Exists(name))
     }
 
     /// Gives a group another configuration.
@@ -126,8 +157,8 @@ impl Groups {
     /// If there is no such group.
     pub fn replace(&self, group: Group) -> Result<Arc<Watched>, GroupError> {
         let watched = self.get(&group.settings.name)?;
-        let is_configured = watched.lock().is_configured;
-        self.change(&watched, group, is_configured);
+        let configured = watched.lock().configured.clone();
+        self.change(&watched, group, configured);
         Ok(watched)
     }
 
@@ -145,21 +176,82 @@ impl Groups {
     pub fn resume(&self, watched: &Watched) {
         let mut inner = watched.lock();
         if inner.is_over(&watched.hub) {
-            inner.begin(&watched.hub, &self.allowance);
+            inner.begin(&watched.hub, self);
         }
+    }
+
+    /// Changes the attributes of a group from the next aggregation on. What is left out stays.
+    ///
+    /// # Errors
+    /// If the group is not watched, or the attributes contradict each other.
+    pub fn set_attributes(&self, watched: &Watched, wanted: AttributeSettings) -> Result<(), GroupError> {
+        let mut inner = watched.lock();
+        let Run::Watching { runner, granularity } = &inner.run else { return Err(GroupError::NotWatched) };
+        let now = &inner.group.settings.attributes;
+        let together = AttributeSettings {
+            sample: wanted.sample.or(now.sample),
+            aggregate: wanted.aggregate.or(now.aggregate),
+            update: wanted.update.or(now.update),
+            regions: wanted.regions.or(now.regions),
+        };
+        let mut changed = inner.group.clone();
+        changed.settings.attributes = together;
+        let attributes = changed.attributes(*granularity).map_err(GroupError::Refused)?;
+        let stays = match (runner, changed.manner()) {
+            (Runner::Own(session), _) => {
+                session.control().set_attributes(attributes);
+                true
+            }
+            (Runner::Shared { engine, .. }, Some(manner)) if engine.run.views() == 1 => {
+                engine.run.control().set_attributes(attributes);
+                engine.set_manner(manner);
+                true
+            }
+            // The others keep their attributes.
+            (Runner::Shared { .. }, _) => false,
+        };
+        inner.group = changed;
+        if !stays {
+            inner.begin(&watched.hub, self);
+        }
+        Ok(())
+    }
+
+    /// Puts other schemes of a group in force. `written` is what they are in a configuration.
+    ///
+    /// # Errors
+    /// If the group is not watched, or may not act.
+    pub fn set_schemes(
+        &self,
+        watched: &Watched,
+        schemes: Vec<Scheme>,
+        written: Vec<serde_json::Value>,
+    ) -> Result<(), GroupError> {
+        let mut inner = watched.lock();
+        let Run::Watching { runner, .. } = &inner.run else { return Err(GroupError::NotWatched) };
+        if inner.group.settings.scheme_file.is_some() {
+            runner.set_schemes(inner.group.allowed(schemes).map_err(GroupError::Refused)?);
+            return Ok(());
+        }
+        let changed = inner.group.with_schemes(schemes, written).map_err(GroupError::Refused)?;
+        inner.put(changed, &watched.hub, self);
+        Ok(())
     }
 
     /// Tries groups again that failed some time ago.
     pub fn retry(&self) {
         for (_, watched) in self.all() {
             let mut inner = watched.lock();
+            if let Run::Watching { runner: Runner::Shared { view, .. }, .. } = &inner.run {
+                view.check();
+            }
             if let Run::Watching { .. } = inner.run
                 && let Some(EndReason::Failed(error)) = watched.hub.known().end
             {
                 inner.fail(&watched.hub, chain(&*error));
             }
             if matches!(inner.run, Run::Failed { retry, .. } if retry <= Instant::now()) {
-                inner.begin(&watched.hub, &self.allowance);
+                inner.begin(&watched.hub, self);
             }
         }
     }
@@ -173,11 +265,11 @@ impl Groups {
     }
 
     /// Adds a group and begins to watch it. `None` if there is one of its name.
-    fn add(&self, group: Group, is_configured: bool) -> Option<Arc<Watched>> {
+    fn add(&self, group: Group, configured: Option<GroupSettings>) -> Option<Arc<Watched>> {
         let name = group.settings.name.clone();
         let history = self.history.as_ref().map(|directory| HistoryWriter::new(&directory.join(&name)));
         let hub = Arc::new(Hub::new(history));
-        let inner = Inner { group, is_configured, run: Run::Paused };
+        let inner = Inner { group, configured, run: Run::Paused };
         let watched = Arc::new(Watched { hub, state: Mutex::new(inner) });
         let mut groups = self.lock();
         if groups.contains_key(&name) {
@@ -185,26 +277,15 @@ impl Groups {
         }
         groups.insert(name, Arc::clone(&watched));
         drop(groups);
-        watched.lock().begin(&watched.hub, &self.allowance);
+        watched.lock().begin(&watched.hub, self);
         Some(watched)
     }
 
-    /// Changes what differs, with a new run only if it is watched in another way.
-    fn change(&self, watched: &Watched, group: Group, is_configured: bool) {
+    /// Changes what differs.
+    fn change(&self, watched: &Watched, group: Group, configured: Option<GroupSettings>) {
         let mut inner = watched.lock();
-        inner.is_configured = is_configured;
-        let before = std::mem::replace(&mut inner.group, group);
-        if inner.group.watches_as(&before) {
-            if inner.group.settings.schemes != before.settings.schemes
-                && let Run::Watching { session, .. } = &inner.run
-            {
-                session.control().set_schemes(inner.group.schemes().to_vec());
-            }
-            return;
-        }
-        if !matches!(inner.run, Run::Paused) {
-            inner.begin(&watched.hub, &self.allowance);
-        }
+        inner.configured = configured;
+        inner.put(group, &watched.hub, self);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Watched>>> {
@@ -217,6 +298,18 @@ impl Watched {
     /// What the configuration says now.
     pub fn group(&self) -> Group {
         self.lock().group.clone()
+    }
+
+    /// The last notices, each with its time since the Unix epoch, in nanoseconds: of the group, and of all groups that
+    /// share its run.
+    pub fn notices(&self) -> Vec<(u64, Notice)> {
+        let shared = match &self.lock().run {
+            Run::Watching { runner: Runner::Shared { engine, .. }, .. } => engine.notices(),
+            _ => Vec::new(),
+        };
+        let mut all: Vec<_> = self.hub.known().notices.into_iter().chain(shared).collect();
+        all.sort_by_key(|(time, _)| *time);
+        all
     }
 
     /// What it does now, and why if it failed.
@@ -236,56 +329,19 @@ impl Watched {
         self.end();
     }
 
-    /// Changes the attributes from the next aggregation on. What is left out stays.
-    ///
-    /// # Errors
-    /// If the group is not watched, or the attributes contradict each other.
-    pub fn set_attributes(&self, wanted: AttributeSettings) -> Result<(), GroupError> {
-        let mut inner = self.lock();
-        let Run::Watching { session, granularity } = &inner.run else { return Err(GroupError::NotWatched) };
-        let (control, granularity) = (session.control(), *granularity);
-        let now = &inner.group.settings.attributes;
-        let together = AttributeSettings {
-            sample: wanted.sample.or(now.sample),
-            aggregate: wanted.aggregate.or(now.aggregate),
-            update: wanted.update.or(now.update),
-            regions: wanted.regions.or(now.regions),
-        };
-        let mut changed = inner.group.clone();
-        changed.settings.attributes = together;
-        control.set_attributes(changed.attributes(granularity).map_err(GroupError::Refused)?);
-        inner.group = changed;
-        Ok(())
-    }
-
-    /// Puts other schemes in force.
-    ///
-    /// # Errors
-    /// If the group is not watched, has no schemes, or may not act.
-    pub fn set_schemes(&self, schemes: Vec<Scheme>) -> Result<(), GroupError> {
-        let inner = self.lock();
-        let Run::Watching { session, .. } = &inner.run else { return Err(GroupError::NotWatched) };
-        if inner.group.schemes().is_empty() && inner.group.settings.scheme_file.is_none() {
-            let why = "the group was begun without schemes; change the group instead";
-            return Err(GroupError::Refused(why.into()));
-        }
-        session.control().set_schemes(inner.group.allowed(schemes).map_err(GroupError::Refused)?);
-        Ok(())
-    }
-
     /// Gives this moment a name.
     ///
     /// # Errors
     /// If the group is not watched, or takes no marks.
     pub fn mark(&self, text: &str) -> Result<(), GroupError> {
         let inner = self.lock();
-        let Run::Watching { session, .. } = &inner.run else { return Err(GroupError::NotWatched) };
-        session.control().mark(text).map_err(|error| GroupError::Refused(error.to_string()))
+        let Run::Watching { runner, .. } = &inner.run else { return Err(GroupError::NotWatched) };
+        runner.mark(text).map_err(|error| GroupError::Refused(error.to_string()))
     }
 
     /// Asks the run to end.
     fn stop(&self) {
-        if let Run::Watching { session, .. } = &self.lock().run {
+        if let Run::Watching { runner: Runner::Own(session), .. } = &self.lock().run {
             session.control().stop();
         }
     }
@@ -308,28 +364,64 @@ impl Inner {
         !matches!(self.run, Run::Watching { .. }) || hub.known().end.is_some()
     }
 
-    /// Begins a run, in the place of the one before.
-    fn begin(&mut self, hub: &Arc<Hub>, allowance: &Allowance) {
+    /// Puts another configuration in force, and begins to watch anew only if it says to watch in another way.
+    fn put(&mut self, group: Group, hub: &Arc<Hub>, groups: &Groups) {
+        let before = std::mem::replace(&mut self.group, group);
+        if self.group.watches_as(&before) {
+            if self.group.settings.schemes != before.settings.schemes
+                && let Run::Watching { runner, .. } = &self.run
+            {
+                runner.set_schemes(self.group.schemes().to_vec());
+            }
+        } else if !matches!(self.run, Run::Paused) {
+            self.begin(hub, groups);
+        }
+    }
+
+    /// Begins to watch, in the place of what watches.
+    fn begin(&mut self, hub: &Arc<Hub>, groups: &Groups) {
         // One run ends before the next one begins, so that no page is cleared by two.
         self.run = Run::Paused;
-        match self.start(hub, allowance) {
+        let run = match self.group.manner() {
+            Some(manner) => self.share(&manner, hub, groups),
+            None => self.start(hub, groups),
+        };
+        match run {
             Ok(run) => self.run = run,
             Err(error) => self.fail(hub, chain(&error)),
         }
     }
 
-    fn start(&self, hub: &Arc<Hub>, allowance: &Allowance) -> Result<Run, RunError> {
+    /// Begins to watch by a run that other groups may share.
+    fn share(&self, manner: &Manner, hub: &Arc<Hub>, groups: &Groups) -> Result<Run, RunError> {
+        // A process that does not exist is reported as by a run of its own.
+        let selection = self.group.selection().clone();
+        if !selection.is_open() {
+            drop(Processes::select(selection.clone())?);
+        }
+        let engine = groups.engines.get(manner, self.group.run(Some(groups.allowance.clone())))?;
+        let granularity = engine.run.properties().granularity;
+        hub.begin(engine.run.header().clone(), engine.run.time());
+        if let Some(path) = &self.group.settings.recording {
+            hub.record_all(path);
+        }
+        let view = engine.run.view(selection, self.group.scheme_options(), HubSink(Arc::clone(hub)))?;
+        Ok(Run::Watching { runner: Runner::Shared { view, engine }, granularity })
+    }
+
+    /// Begins to watch by a run of its own.
+    fn start(&self, hub: &Arc<Hub>, groups: &Groups) -> Result<Run, RunError> {
         let config = isotherm_run::RunConfig {
             recording: self.group.settings.recording.clone(),
             recording_need: Some(Need::Optional),
-            ..self.group.run(Some(allowance.clone()))
+            ..self.group.run(Some(groups.allowance.clone()))
         };
         let mut prepared = config.prepare()?;
         let granularity = prepared.properties().granularity;
-        hub.begin(prepared.header());
+        hub.begin(prepared.header(), Duration::ZERO);
         prepared.add_sink("hub", Need::Optional, HubSink(Arc::clone(hub)));
         let session = prepared.start()?;
-        Ok(Run::Watching { session, granularity })
+        Ok(Run::Watching { runner: Runner::Own(session), granularity })
     }
 
     fn fail(&mut self, hub: &Hub, why: String) {

@@ -28,6 +28,8 @@ const NOTICES: usize = 100;
 pub struct Known {
     /// What is true for the run. `None` before the first one.
     pub header: Option<Arc<Header>>,
+    /// When the group has begun to be watched, since the start of the run.
+    pub from: Duration,
     /// The processes.
     pub targets: TargetInfos,
     /// The attributes in force.
@@ -76,7 +78,7 @@ pub struct Sums {
 /// The recordings that are being made of a group.
 #[derive(Default)]
 struct Recordings {
-    /// By their names.
+    /// By their names. That of the configuration has an empty one.
     named: Vec<(String, RecordingSink)>,
     history: Option<HistoryWriter>,
 }
@@ -106,13 +108,13 @@ impl Hub {
         self.stream.subscribe()
     }
 
-    /// A run begins whose recordings have this header.
-    pub fn begin(&self, header: Header) {
+    /// The group is watched from now on, by a run whose recordings have this header and that has run for this time.
+    pub fn begin(&self, header: Header, from: Duration) {
         let mut known = self.lock();
         let Known { ref notices, mut sums, .. } = *known;
         sums.runs += 1;
         let notices = notices.clone();
-        *known = Known { header: Some(header.into()), notices, sums, ..Known::default() };
+        *known = Known { header: Some(header.into()), from, notices, sums, ..Known::default() };
     }
 
     /// Starts to record to `path`.
@@ -126,10 +128,18 @@ impl Hub {
         if recordings.named.iter().any(|(known, _)| known == name) {
             return Err(RecordError::Running);
         }
-        let from = known.snapshot.map_or(Duration::ZERO, |record| record.snapshot.time);
+        let from = known.snapshot.map_or(known.from, |record| record.snapshot.time);
         let usage = known.schemes.is_empty();
         recordings.named.push((name.into(), RecordingSink::create(path, (*header).clone(), from, usage)?));
         Ok(())
+    }
+
+    /// Starts the recording that the configuration names. The group is watched without it if that fails.
+    pub fn record_all(&self, path: &Path) {
+        if let Err(error) = self.record("", path) {
+            let text = format!("there is no recording {}: {}", path.display(), chain(&error));
+            self.note(Notice::new(isotherm_run::Severity::Warning, &text));
+        }
     }
 
     /// Ends a recording. Returns whether there was one of this name.
@@ -146,7 +156,8 @@ impl Hub {
 
     /// The names of the recordings that are being made.
     pub fn recording_names(&self) -> Vec<String> {
-        self.recordings().named.iter().map(|(name, _)| name.clone()).collect()
+        let recordings = self.recordings();
+        recordings.named.iter().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()).collect()
     }
 
     /// Why there is no history at the moment, if it was asked for.
@@ -156,7 +167,7 @@ impl Hub {
 
     /// Notes something that the user may want to know.
     pub fn note(&self, notice: Notice) {
-        tell(&notice);
+        crate::journal::tell(&notice);
         let mut known = self.lock();
         if known.notices.len() == NOTICES {
             known.notices.pop_front();
@@ -209,21 +220,23 @@ impl Hub {
 
     /// Writes the event to the recordings. One that fails is given up, and the history is tried again later.
     fn record_event(&self, event: &Event) {
-        let (header, usage) = {
+        let (header, from, usage) = {
             let known = self.lock();
-            (known.header.clone(), known.schemes.is_empty())
+            (known.header.clone(), known.from, known.schemes.is_empty())
         };
         let mut failed = Vec::new();
         let mut recordings = self.recordings();
         recordings.named.retain_mut(|(name, sink)| match sink.event(event) {
             Ok(()) => !matches!(event, Event::End(_)),
             Err(error) => {
+                let path = sink.path().map(|path| path.display().to_string()).unwrap_or_default();
+                let name = if name.is_empty() { &path } else { name };
                 failed.push(format!("the recording {name} ended early: {}", chain(&*error)));
                 false
             }
         });
         if let (Some(history), Some(header)) = (&mut recordings.history, &header) {
-            failed.extend(history.event(event, header, usage));
+            failed.extend(history.event(event, (header, from), usage));
         }
         drop(recordings);
         for text in failed {
@@ -263,12 +276,4 @@ pub enum RecordError {
     /// The file cannot be written.
     #[error(transparent)]
     Failed(#[from] RunError),
-}
-
-/// Writes a notice to the journal.
-fn tell(notice: &Notice) {
-    match notice.severity {
-        isotherm_run::Severity::Warning => crate::journal::warning(&notice.text),
-        isotherm_run::Severity::Info => crate::journal::info(&notice.text),
-    }
 }

@@ -5,6 +5,8 @@ use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_run::{Notice, Severity};
+
 /// So many lines are written in each time of this length. What follows is counted.
 const MOST: u32 = 200;
 const PERIOD: Duration = Duration::from_secs(30);
@@ -20,6 +22,14 @@ pub fn info(text: &str) {
 /// Logs that something went differently than it was asked for.
 pub fn warning(text: &str) {
     line(4, text);
+}
+
+/// Logs a notice of a run.
+pub fn tell(notice: &Notice) {
+    match notice.severity {
+        Severity::Warning => warning(&notice.text),
+        Severity::Info => info(&notice.text),
+    }
 }
 
 fn line(level: u8, text: &str) {

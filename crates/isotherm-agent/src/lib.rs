@@ -11,6 +11,7 @@ pub mod api;
 mod client;
 pub mod config;
 mod daemon;
+mod engines;
 mod groups;
 mod history;
 mod hub;

@@ -104,6 +104,11 @@ impl IntervalTuner {
         Self { goal, aggregations: 0, accesses: Shares::default(), in_use: Shares::default() }
     }
 
+    /// Changes the longest aggregation interval.
+    pub fn set_most_aggregation(&mut self, most: Duration) {
+        self.goal.most_aggregation = most;
+    }
+
     /// Takes in a snapshot that was made with `attributes`. Returns other attributes if the intervals are to change.
     /// `affordable` is the shortest sampling interval that the budget allows.
     pub fn aggregated(

@@ -85,6 +85,8 @@ pub struct Pacer {
     /// The shortest and the longest aggregation interval, if the sampling interval is fixed. The shortest is that of
     /// the first aggregation.
     stretch: Option<(Option<Duration>, Duration)>,
+    /// The longest aggregation interval that was asked for at first.
+    longest_aggregation: Duration,
     bounds_samples: bool,
     has_budget: bool,
     /// The share of one CPU that all may take.
@@ -114,12 +116,14 @@ impl Pacer {
             Some(SurveyInterval::Fixed(interval)) => Some(interval),
             Some(SurveyInterval::Auto) | None => None,
         };
+        let longest = options.goal.map(|goal| goal.most_aggregation).or(options.longest_aggregation);
         let controller = Controller::new(options.budget, options.survey.is_some(), options.samples, fixed);
         let controller = controller.starting(options.start);
         Self {
             controller: if options.bounds_samples { controller } else { controller.with_all_samples() },
             tuner: options.goal.filter(|_| options.samples).map(IntervalTuner::new),
             stretch: options.longest_aggregation.filter(|_| options.samples).map(|longest| (None, longest)),
+            longest_aggregation: longest.unwrap_or(Duration::MAX),
             bounds_samples: options.bounds_samples,
             has_budget: options.has_budget,
             cpu: options.budget.cpu,
@@ -237,6 +241,18 @@ impl Pacer {
     /// The share of one CPU that the run would take at its shortest intervals. Infinite as long as it is not known.
     pub fn need(&self, attributes: Attributes) -> f64 {
         self.controller.need(attributes.sampling())
+    }
+
+    /// Bounds the aggregation interval from now on, if it may change. It never becomes longer than was asked for at
+    /// first.
+    pub fn set_longest_aggregation(&mut self, longest: Duration) {
+        let longest = longest.min(self.longest_aggregation);
+        if let Some(tuner) = &mut self.tuner {
+            tuner.set_most_aggregation(longest);
+        }
+        if let Some((_, most)) = &mut self.stretch {
+            *most = longest;
+        }
     }
 
     /// Leaves the intervals as they are from now on.

@@ -214,6 +214,19 @@ pub trait AddressSpace {
         None
     }
 
+    /// The parties of a target: the numbers of the groups of targets to which it belongs. For each party, surveys and the
+    /// panel tell sums in which memory that several of its targets map counts once. Without parties, they tell those of
+    /// all targets.
+    fn parties(&mut self, target: TargetId) -> Arc<[u32]> {
+        let _ = target;
+        Arc::default()
+    }
+
+    /// Whether the space divides its targets into parties.
+    fn has_parties(&self) -> bool {
+        false
+    }
+
     /// Whether the run goes on while there is no target, because one may come.
     fn awaits_targets(&self) -> bool {
         false

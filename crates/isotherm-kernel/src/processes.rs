@@ -97,6 +97,8 @@ pub struct Processes {
     last_read: Option<TargetId>,
     /// The last process whose cgroup was checked, if the selection depends on it.
     last_placed: Option<TargetId>,
+    /// How often the selection had changed when members were checked last.
+    changes: u64,
     /// The first process that is no longer watched although it lives.
     lost: Option<(TargetId, TargetError)>,
     /// The processes that do not join, and the error number, which was reported.
@@ -164,6 +166,7 @@ impl Processes {
             unfinished: BTreeSet::new(),
             last_read: None,
             last_placed: None,
+            changes: 0,
             lost: None,
             kept_out: BTreeMap::new(),
         };
@@ -308,7 +311,10 @@ impl AddressSpace for Processes {
                         news.into_iter().for_each(|news| table.tell(news));
                         other_programs.extend(is_other.then_some(*id));
                         let may_leave = is_other && member.is_selected && !children;
-                        !may_leave || self.finder.takes(member.process.pid())
+                        match self.finder.selection().parties() {
+                            Some(parties) => !may_leave || parties.check(*id),
+                            None => !may_leave || self.finder.takes(member.process.pid()),
+                        }
                     }
                     Err(Unreadable::Ended) => false,
                     Err(source) => {
@@ -375,6 +381,14 @@ impl AddressSpace for Processes {
         self.most_join = most.min(MOST_JOIN);
     }
 
+    fn parties(&mut self, target: TargetId) -> Arc<[u32]> {
+        self.finder.selection().parties().map_or_else(Arc::default, |parties| parties.of(target))
+    }
+
+    fn has_parties(&self) -> bool {
+        self.finder.selection().parties().is_some()
+    }
+
     /// Whether processes are waited for, or there are some that may map later what belongs to the part.
     fn awaits_targets(&self) -> bool {
         let members = self.process_table.members();
@@ -392,6 +406,7 @@ impl Processes {
         for pid in self.process_table.ends.ended(members.len())? {
             if let Some(id) = with_pid(members, pid) {
                 members.remove(&id);
+                self.finder.selection().parties().into_iter().for_each(|parties| parties.ended(id));
             }
         }
         Ok(())
@@ -410,6 +425,15 @@ impl Processes {
     /// wherever they are.
     fn leave_by_cgroup(&mut self, members: &mut BTreeMap<TargetId, Member>) {
         let selection = self.finder.selection();
+        if let Some(parties) = selection.parties() {
+            let changes = selection.changes();
+            let most = if changes == self.changes { MOST_PLACED } else { usize::MAX };
+            self.changes = changes;
+            let all = members.keys().copied().collect();
+            let gone = turn(&mut self.last_placed, &all, most).into_iter().filter(|id| !parties.check(*id));
+            gone.for_each(|id| drop(members.remove(&id)));
+            return;
+        }
         if selection.children || !selection.is_by_cgroup() {
             return;
         }
@@ -455,7 +479,12 @@ impl Processes {
             let Ok(Some(id)) = self.join(members, pid) else { continue };
             let Entry::Occupied(mut entry) = members.entry(id) else { continue };
             // The process may have been moved to another cgroup while it was opened, or have ended.
-            if is_by_cgroup && !self.finder.names_in(pid, entry.get().cgroup.as_deref()) {
+            if let Some(parties) = self.finder.selection().parties() {
+                if parties.of(id).is_empty() {
+                    entry.remove();
+                    continue;
+                }
+            } else if is_by_cgroup && !self.finder.names_in(pid, entry.get().cgroup.as_deref()) {
                 entry.remove();
                 continue;
             }

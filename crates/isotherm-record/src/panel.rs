@@ -74,6 +74,7 @@ pub(crate) fn read(found: columns::Panel, identities: &Identities) -> Result<Pan
         reads: found.reads,
         clears: found.clears,
         total: estimates(&found.total)?,
+        by_party: Vec::new(),
         targets: targets.collect::<Result<_, _>>()?,
     })
 }

@@ -108,7 +108,16 @@ impl GatheredSurvey {
         let (time, interval, total) = (first.time, first.interval, first.total);
         let by_node = std::mem::take(&mut first.by_node);
         let left_out = first.left_out.take();
-        let survey = SurveySnapshot { time, interval, cost, targets: Vec::new(), total, by_node, left_out };
+        let survey = SurveySnapshot {
+            time,
+            interval,
+            cost,
+            targets: Vec::new(),
+            total,
+            by_node,
+            left_out,
+            by_party: Vec::new(),
+        };
         let bytes = survey.left_out.as_deref().map_or(0, str::len);
         let record = SurveyRecord { survey, cpu, infos: Arc::default(), detail: first.detail };
         let mut gathered = Self { record, infos: Vec::new(), targets: HashSet::new(), bytes };

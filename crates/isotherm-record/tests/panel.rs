@@ -29,6 +29,7 @@ fn reading(ms: u64) -> PanelSnapshot {
         reads: 4000,
         clears: 400,
         total: within(3 * ms),
+        by_party: vec![],
         targets: vec![target(7), target(8)],
     }
 }

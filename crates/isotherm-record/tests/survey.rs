@@ -253,7 +253,7 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let by_node = total.map_or_else(Vec::new, |_| by_node(step, reads));
             let (interval, left_out) = (Duration::from_nanos(step), cpu.map(|cpu| cpu.to_string().into()));
             SurveyRecord {
-                survey: SurveySnapshot { time, interval, cost, targets, total, by_node, left_out },
+                survey: SurveySnapshot { time, interval, cost, targets, total, by_node, left_out, by_party: vec![] },
                 cpu: cpu.map(Duration::from_nanos),
                 infos,
                 ..SurveyRecord::default()

@@ -1,6 +1,7 @@
 //! Commands to a run, from any thread.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use isotherm_core::Attributes;
 use isotherm_core::scheme::Scheme;
@@ -9,6 +10,7 @@ use isotherm_kernel::{Rest, Stop};
 use crate::RunError;
 use crate::mailbox::Mailbox;
 use crate::marks::{MarkError, Marks};
+use crate::viewers::Viewers;
 
 /// Gives commands to a run. Clones control the same run; a command to a run that is over does nothing.
 #[derive(Clone, Debug)]
@@ -18,6 +20,10 @@ pub struct Control {
     pending: Arc<Mutex<Pending>>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) marks: Arc<Marks>,
+    /// The views of a shared run.
+    pub(crate) viewers: Arc<Viewers>,
+    /// When a run that goes by the clock began.
+    began: Arc<OnceLock<Instant>>,
     /// Why there is no recording any longer, if there was one.
     lost_recording: Arc<OnceLock<String>>,
 }
@@ -41,6 +47,8 @@ impl Control {
             pending: Arc::default(),
             mailbox: Arc::default(),
             marks: Arc::default(),
+            viewers: Arc::default(),
+            began: Arc::default(),
             lost_recording: Arc::default(),
         })
     }
@@ -98,6 +106,17 @@ impl Control {
     /// Why there is no recording any longer. `None` if there is one, or was none.
     pub(crate) fn lost_recording(&self) -> Option<&str> {
         self.lost_recording.get().map(String::as_str)
+    }
+
+    /// Notes that the run goes by the clock, and began at `start`.
+    pub(crate) fn begin(&self, start: Instant) {
+        // A run begins once.
+        let _ = self.began.set(start);
+    }
+
+    /// When the run began. `None` if it has not, or does not go by the clock.
+    pub(crate) fn began(&self) -> Option<Instant> {
+        self.began.get().copied()
     }
 
     pub(crate) fn stop_signal(&self) -> Stop {

@@ -47,6 +47,7 @@ mod recording;
 mod scheduling;
 mod schemes;
 mod session;
+mod shared;
 mod source;
 mod stacks;
 mod surroundings;
@@ -56,6 +57,7 @@ mod targets;
 pub mod tiering;
 mod unobserved;
 mod usage;
+mod viewers;
 mod watched;
 
 pub use allowance::{Allowance, Member};
@@ -80,6 +82,7 @@ pub use properties::Properties;
 pub use recording::{RecordingSink, RecordingSummary};
 pub use scheduling::Scheduling;
 pub use session::{Session, Summary};
+pub use shared::{SharedRun, View};
 pub use survey::SurveyChoice;
 
 /// Compiles the example in the README.

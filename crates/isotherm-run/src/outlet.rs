@@ -38,6 +38,7 @@ impl Outlet {
             self.delivery.send(Event::Targets(Arc::clone(&record.infos)));
         }
         self.control.mailbox.put_snapshot(Arc::clone(&record));
+        self.control.viewers.put_snapshot(&record);
         self.delivery.send(Event::Snapshot(self.for_sinks(record)));
     }
 
@@ -108,6 +109,7 @@ impl Outlet {
     pub(crate) fn begin(&self, start: Instant) -> Option<Instant> {
         let delivery = self.delivery.clone();
         delivery.suspensions().begin();
+        self.control.begin(start);
         self.control.marks.start(start, move |mark| delivery.send(Event::Mark(mark)));
         self.duration.and_then(|duration| start.checked_add(duration))
     }

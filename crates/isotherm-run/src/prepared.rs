@@ -6,8 +6,8 @@ use std::time::Duration;
 use isotherm_core::{Attributes, Granularity, PaceOptions, TargetId, units};
 use isotherm_kernel::hold::LONGEST_HOLD;
 use isotherm_kernel::{
-    Part, PhysicalMemory, Pidfd, Processes, Selection, Selector, TargetError, bit_prices, mappings_of, now_since_boot,
-    resident, unix_ns,
+    Part, PhysicalMemory, Pidfd, ProcessTable, Processes, Selection, Selector, TargetError, bit_prices, mappings_of,
+    now_since_boot, resident, unix_ns,
 };
 use isotherm_probes::bpf::SharedLimits;
 use isotherm_probes::stacks::StackTracer;
@@ -15,7 +15,7 @@ use isotherm_probes::{MOST_PAUSE, expected_pause};
 use isotherm_record::{Contents, Header, Recorder, Recording, recording_at};
 
 use crate::command::Command;
-use crate::delivery::{EventSink, Events, Need, Overflow, Sinks};
+use crate::delivery::{Delivery, EventSink, Events, Need, Overflow, Sinks};
 use crate::outlet::Outlet;
 use crate::pace::HelperCpu;
 use crate::plan::{Plan, SchemeNeeds, Wishes};
@@ -85,6 +85,7 @@ impl Origin {
         config: &RunConfig,
         targets: &Targets,
         probe: ProbeChoice,
+        views: Option<SchemeNeeds>,
         (notices, inputs): (&mut Vec<Notice>, &mut Vec<PathBuf>),
     ) -> Result<(Self, Properties), RunError> {
         let mut warn = |text: &str| notices.push(Notice::new(Severity::Warning, text));
@@ -150,6 +151,7 @@ impl Origin {
             compares_rates: schemes.longest_aggregation().is_none(),
             longest: schemes.longest_in_time(),
         });
+        let needs = needs.or(views);
         let Plan { attributes, pace, properties } = Plan::resolve(&wishes, can, needs)?;
         let stacks = config.stacks.then(StackTracer::open).transpose()?;
         if stacks.as_ref().is_some_and(StackTracer::slows_all_calls) {
@@ -193,12 +195,23 @@ impl RunConfig {
 
 impl Prepared {
     pub(crate) fn new(config: RunConfig) -> Result<Self, RunError> {
+        Self::with_views(config, None)
+    }
+
+    /// A run for views whose schemes have these needs.
+    pub(crate) fn of_views(config: RunConfig, needs: SchemeNeeds) -> Result<Self, RunError> {
+        Self::with_views(config, Some(needs))
+    }
+
+    fn with_views(config: RunConfig, views: Option<SchemeNeeds>) -> Result<Self, RunError> {
         config.validate()?;
         let (mut inputs, mut notices) = (config.inputs(), Vec::new());
         let (seed, duration) = (config.seed.unwrap_or_else(unix_ns), config.duration);
         let (has_schemes, has_command) = (config.schemes.is_some(), config.command_line().is_some());
         let (origin, properties) = match config.source.clone() {
-            Source::Live { targets, probe } => Origin::live(&config, &targets, probe, (&mut notices, &mut inputs))?,
+            Source::Live { targets, probe } => {
+                Origin::live(&config, &targets, probe, views, (&mut notices, &mut inputs))?
+            }
             Source::Simulation(pattern) => {
                 let survey = match config.survey {
                     SurveyChoice::Every(interval) => Some(interval),
@@ -302,7 +315,12 @@ impl Prepared {
     ///
     /// # Errors
     /// If the command cannot be started, or a thread cannot be started.
-    pub fn start(mut self) -> Result<Session, RunError> {
+    pub fn start(self) -> Result<Session, RunError> {
+        self.launch().map(|(session, ..)| session)
+    }
+
+    /// Starts the run. Returns what its views need, too.
+    pub(crate) fn launch(mut self) -> Result<(Session, Delivery, ProcessTable), RunError> {
         let command = self.start_command()?;
         let Self { origin, duration, mut sinks, control, began, notices, recording, .. } = self;
         let recorded = recording.map(|(recording, need)| recording.add_to(&mut sinks, need));
@@ -348,14 +366,15 @@ impl Prepared {
         notices.into_iter().for_each(|notice| delivery.send(Event::Notice(notice)));
         let processes = processes.unwrap_or_default();
         let schemes: Option<Result<SchemeThread, RunError>> =
-            schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone(), first));
+            schemes.map(|schemes| schemes.start(processes.clone(), control.clone(), delivery.clone(), first, None));
         let schemes = schemes.transpose()?;
         let stacks = stacks.map(|(tracer, descendants)| {
-            StackThread::start(tracer, processes, descendants, control.clone(), delivery.clone())
+            StackThread::start(tracer, processes.clone(), descendants, control.clone(), delivery.clone())
         });
         let helpers = Helpers { schemes, stacks: stacks.transpose()? };
-        let outlet = Outlet::new(control.clone(), duration, delivery);
-        Session::start(source, outlet, helpers, threads, control, command, recorded)
+        let outlet = Outlet::new(control.clone(), duration, delivery.clone());
+        let session = Session::start(source, outlet, helpers, threads, control, command, recorded)?;
+        Ok((session, delivery, processes))
     }
 }
 

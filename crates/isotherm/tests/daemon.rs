@@ -44,9 +44,14 @@ fn config(place: &Place, target: &Kept, more: &str) -> String {
 impl Running {
     /// Starts both, and waits until the group has been surveyed.
     fn new(more: &str) -> Self {
+        Self::with(|_| more.into())
+    }
+
+    /// The same, with lines that are made of the process ID of the target.
+    fn with(more: impl FnOnce(u32) -> String) -> Self {
         let place = Place::new();
         let target = target(&place);
-        std::fs::write(place.path("isotherm.yaml"), config(&place, &target, more)).unwrap();
+        std::fs::write(place.path("isotherm.yaml"), config(&place, &target, &more(target.0.id()))).unwrap();
         let log = std::fs::File::create(place.path("log")).unwrap();
         let mut command = place.isotherm(&["daemon", "--config", "isotherm.yaml"]);
         let mut daemon = Kept(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
@@ -225,8 +230,10 @@ fn groups_are_made_changed_paused_and_deleted_by_requests() {
     });
     let (status, detail) = running.refused("PUT", "/v1/groups/g/attributes", json!({ "sample": "1s" }));
     assert!(status == 422 && !detail.is_empty(), "{detail}");
-    let (status, detail) = running.refused("PUT", "/v1/groups/g/schemes", json!({ "schemes": [{ "action": "stat" }] }));
-    assert!(status == 422 && detail.contains("without schemes"), "{detail}");
+    let put = json!({ "schemes": [{ "name": "put", "action": "stat" }] });
+    running.client.ask("PUT", "/v1/groups/g/schemes", Some(put.to_string())).unwrap();
+    eventually("the scheme is in force", || running.get("/v1/groups/g/schemes")[0]["name"] == "put");
+    assert_eq!(running.get("/v1/groups/g")["settings"]["schemes"], put["schemes"]);
 
     // Schemes only count, until the group may act.
     let scheme = "schemes: [{name: cold, access_rate: 0%, action: stat}]\n";
@@ -238,6 +245,51 @@ fn groups_are_made_changed_paused_and_deleted_by_requests() {
     assert!(status == 422 && detail.contains("add act: true"), "{detail}");
     running.said(&["delete", "g"]);
     assert_eq!(running.said(&["groups"]), "a\n");
+    running.end();
+}
+
+#[test]
+fn groups_share_a_run_and_each_sees_its_own_processes() {
+    let place = Place::new();
+    let other = target(&place);
+    let scheme = "schemes: [{name: all, action: stat}]";
+    let one = |name: &str, pids: &str| format!("  - {{name: {name}, select: {{pid: [{pids}]}}, {scheme}}}\n");
+    let running = Running::with(|target| {
+        one("b", &other.0.id().to_string()) + &one("both", &format!("{}, {target}", other.0.id()))
+    });
+    let resident = |group: &str| running.get(&format!("/v1/groups/{group}"))["memory"]["resident"].as_u64();
+    eventually("all were surveyed", || ["b", "both"].iter().all(|group| resident(group) > Some(64 << 20)));
+    // Programs that have just begun grow a little.
+    eventually("both groups together are the third", || {
+        let sum = resident("a").unwrap() + resident("b").unwrap();
+        // What both map of the program counts once.
+        resident("both").is_some_and(|both| both <= sum && both > sum - (32 << 20))
+    });
+    let pids = |value: &Value| {
+        let targets = value.as_array().unwrap().iter();
+        targets.map(|target| target["pid"].as_u64().unwrap() as u32).collect::<BTreeSet<_>>()
+    };
+    let expected = [("a", vec![running.target.0.id()]), ("b", vec![other.0.id()])];
+    for (group, expected) in expected.into_iter().chain([("both", vec![running.target.0.id(), other.0.id()])]) {
+        let expected = BTreeSet::from_iter(expected);
+        assert_eq!(pids(&running.get(&format!("/v1/groups/{group}/targets"))), expected, "{group}");
+        assert_eq!(pids(&running.get(&format!("/v1/groups/{group}/snapshot"))["targets"]), expected, "{group}");
+    }
+    let applied = |group: &str| running.get(&format!("/v1/groups/{group}/schemes"))[0].clone();
+    eventually("the schemes were applied", || {
+        ["b", "both"].iter().all(|of| applied(of)["tried_bytes"].as_u64() > Some(0))
+    });
+    let by_application = |group: &str| {
+        let scheme = applied(group);
+        scheme["tried_bytes"].as_f64().unwrap() / scheme["applications"].as_f64().unwrap()
+    };
+    assert!(by_application("b") < by_application("both") * 0.7, "each scheme is for the processes of its group");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", running.daemon.0.id())).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    assert_eq!(names.filter(|name| name == "monitor\n").count(), 1);
+    drop(other);
+    eventually("the group of the process that has ended is over", || running.get("/v1/groups/b")["state"] == "ended");
+    assert_eq!(running.get("/v1/groups/both")["state"], "watching");
     running.end();
 }
 

@@ -188,7 +188,8 @@ pub const OPERATIONS: &[Operation] = &[
         about: "Changes the attributes from the next aggregation on. What is left out stays",
         body: Some(of::<AttributeSettings>),
         run: |daemon, call| {
-            daemon.groups.get(call.group())?.set_attributes(call.body()?)?;
+            let group = daemon.groups.get(call.group())?;
+            daemon.groups.set_attributes(&group, call.body()?)?;
             Ok(Answer::Done)
         },
         ..PUT
@@ -213,7 +214,9 @@ pub const OPERATIONS: &[Operation] = &[
         body: Some(of::<SchemesRequest>),
         run: |daemon, call| {
             let group = daemon.groups.get(call.group())?;
-            group.set_schemes(isotherm_scheme::parse("body", &call.body)?)?;
+            let schemes = isotherm_scheme::parse("body", &call.body)?;
+            let SchemesRequest { schemes: written } = call.body()?;
+            daemon.groups.set_schemes(&group, schemes, written)?;
             Ok(Answer::Done)
         },
         ..PUT

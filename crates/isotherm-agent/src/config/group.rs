@@ -124,6 +124,17 @@ fn auto() -> String {
 /// The longest name of a group.
 const LONGEST_NAME: usize = 64;
 
+/// In which manner a group is watched. Groups with the same one share a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manner {
+    attributes: AttributeSettings,
+    probe: ProbeName,
+    survey: String,
+    target_budget: Option<Share>,
+    /// Whether its schemes compare access rates, so that the sampling interval stays as they need it.
+    pub compares_rates: bool,
+}
+
 /// A group that was checked.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -208,6 +219,15 @@ impl Group {
         })
     }
 
+    /// The group with other schemes, within its limits. `written` is what they are in a configuration.
+    ///
+    /// # Errors
+    /// Those of [`Group::allowed`].
+    pub fn with_schemes(&self, schemes: Vec<Scheme>, written: Vec<serde_json::Value>) -> Result<Self, String> {
+        let settings = GroupSettings { schemes: Some(written.into()), ..self.settings.clone() };
+        Ok(Self { settings, schemes: self.allowed(schemes)?, ..self.clone() })
+    }
+
     fn check_schemes(&self, schemes: &[Scheme]) -> Result<(), String> {
         match schemes.iter().find(|scheme| scheme.action.changes_memory() && !self.settings.act) {
             Some(scheme) => Err(format!(
@@ -221,8 +241,39 @@ impl Group {
     /// Whether the other one watches the same in the same way, so that schemes alone may differ.
     pub fn watches_as(&self, other: &Self) -> bool {
         let plain = |of: &Self| GroupSettings { schemes: None, cgroups_above: Size(0), ..of.settings.clone() };
-        // A run that was prepared without schemes takes none later.
-        plain(self) == plain(other) && self.schemes.is_empty() == other.schemes.is_empty()
+        // What was prepared without schemes takes none later.
+        let has_schemes = |of: &Self| (of.schemes.is_empty(), of.manner());
+        plain(self) == plain(other) && has_schemes(self) == has_schemes(other)
+    }
+
+    /// In which manner it is watched, if it can share a run with other groups: not if it has descendants of processes,
+    /// nor if its schemes are in a file, which may come to need other intervals.
+    pub fn manner(&self) -> Option<Manner> {
+        let settings = &self.settings;
+        // Whether this probe samples or surveys depends on whether there are schemes.
+        let by_mapping = settings.probe == ProbeName::Refs && !self.schemes.is_empty();
+        let shares = !settings.children && settings.scheme_file.is_none() && !by_mapping;
+        shares.then(|| Manner {
+            attributes: settings.attributes,
+            probe: settings.probe,
+            survey: settings.survey.clone(),
+            target_budget: settings.target_budget,
+            compares_rates: self.schemes.iter().any(|scheme| scheme.longest_aggregation().is_none()),
+        })
+    }
+
+    /// The processes of the group.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// Its schemes, as a run takes them.
+    pub fn scheme_options(&self) -> Option<SchemeOptions> {
+        let schemes = match &self.settings.scheme_file {
+            Some(path) => Some(SchemeSource::File(path.clone())),
+            None => (!self.schemes.is_empty()).then(|| SchemeSource::Fixed(self.schemes.clone())),
+        };
+        schemes.map(|schemes| SchemeOptions { schemes, memory_use: true })
     }
 
     /// The attributes that it asks for.
@@ -244,10 +295,6 @@ impl Group {
             ProbeName::Bpf => ProbeChoice::Bpf,
             ProbeName::Refs => ProbeChoice::Refs,
         };
-        let schemes = match &self.settings.scheme_file {
-            Some(path) => Some(SchemeSource::File(path.clone())),
-            None => (!self.schemes.is_empty()).then(|| SchemeSource::Fixed(self.schemes.clone())),
-        };
         let budget = self.settings.target_budget.map(|Share(targets)| Budget { targets, ..Budget::default() });
         RunConfig {
             attributes: options(self.settings.attributes),
@@ -257,7 +304,7 @@ impl Group {
             allowance,
             start: isotherm_core::Start::Gentle,
             scheduling: Scheduling::default(),
-            schemes: schemes.map(|schemes| SchemeOptions { schemes, memory_use: true }),
+            schemes: self.scheme_options(),
             ..RunConfig::new(Source::Live { targets, probe })
         }
     }

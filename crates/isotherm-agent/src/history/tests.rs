@@ -58,9 +58,9 @@ fn snapshot(second: u64) -> Event {
 fn written(directory: &Path, header: &Header, seconds: std::ops::Range<u64>) {
     let mut writer = HistoryWriter::new(directory);
     for second in seconds {
-        assert_eq!(writer.event(&snapshot(second), header, false), None);
+        assert_eq!(writer.event(&snapshot(second), (header, Duration::ZERO), false), None);
     }
-    assert_eq!(writer.event(&Event::End(EndReason::Stopped), header, false), None);
+    assert_eq!(writer.event(&Event::End(EndReason::Stopped), (header, Duration::ZERO), false), None);
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -114,9 +114,9 @@ fn a_history_that_cannot_be_written_says_so_once_and_harms_nothing() {
     let file = tempfile::NamedTempFile::new_in(directory.path()).unwrap();
     // A file is no directory.
     let mut writer = HistoryWriter::new(&file.path().join("a"));
-    let said = writer.event(&snapshot(1), &header(), false).unwrap();
+    let said = writer.event(&snapshot(1), (&header(), Duration::ZERO), false).unwrap();
     assert!(said.starts_with("the history has stopped: "), "{said}");
-    assert_eq!(writer.event(&snapshot(2), &header(), false), None);
+    assert_eq!(writer.event(&snapshot(2), (&header(), Duration::ZERO), false), None);
     assert!(writer.failure().is_some() && !file.path().join("a").exists());
     assert!(matches!(open(&directory.path().join("none"), 0, 1), Err(HistoryError::Nothing)));
 }

@@ -49,10 +49,10 @@ impl HistoryWriter {
         self.failure.as_deref()
     }
 
-    /// Writes an event of a run with this header. `usage` says that nothing else tells how much memory the processes
+    /// Writes an event of a run with this header, from when the group is watched on. `usage` says that nothing else tells how much memory the processes
     /// use. Returns what the user should know: that writing has failed, or goes on.
-    pub fn event(&mut self, event: &Event, header: &Header, usage: bool) -> Option<String> {
-        match self.write(event, header, usage) {
+    pub fn event(&mut self, event: &Event, of: (&Header, Duration), usage: bool) -> Option<String> {
+        match self.write(event, of, usage) {
             Ok(()) => {
                 let resumed = self.open.is_some() && self.failure.take().is_some();
                 resumed.then(|| "the history goes on".into())
@@ -67,7 +67,7 @@ impl HistoryWriter {
         }
     }
 
-    fn write(&mut self, event: &Event, header: &Header, usage: bool) -> Result<(), BoxError> {
+    fn write(&mut self, event: &Event, (header, watched): (&Header, Duration), usage: bool) -> Result<(), BoxError> {
         if let (Event::Snapshot(record), Some(open)) = (event, &mut self.open)
             && open.is_full()
         {
@@ -79,8 +79,8 @@ impl HistoryWriter {
         match (&self.open, event) {
             (Some(_), _) => {}
             (None, Event::End(_)) => return Ok(()),
-            // The first file of a run has all of it.
-            (None, _) if self.failure.is_none() => self.begin(header, Duration::ZERO, usage)?,
+            // The first file of a run has all of it that is about the group.
+            (None, _) if self.failure.is_none() => self.begin(header, watched, usage)?,
             // Any other one begins with a snapshot.
             (None, Event::Snapshot(record)) if Instant::now() >= self.retry => {
                 self.begin(header, record.snapshot.time.saturating_sub(record.snapshot.aggregation), usage)?;

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use rand::Rng;
 
+use super::parties::{FramesSeen, Parties};
 use super::{Monitor, MonitorError, SurveyWork};
-use crate::survey::{BLOCK_PAGES, BlockList, Credit, Learned, MappingSums, SurveySnapshot, TargetSurvey, TotalSums};
+use crate::survey::{BLOCK_PAGES, BlockList, Credit, Learned, MappingSums, SurveySnapshot, TargetSurvey};
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink};
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Reads and clears all mappings of all targets. Each mapping becomes a region.
     pub(super) fn survey_mappings(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
         let spaces = self.read_targets(now)?;
+        let of = self.parties_of(&spaces);
         let credit = self.survey.as_mut().map_or_else(Credit::default, |plan| plan.begin(now));
         self.mapping_histories.retain(|id| spaces.iter().any(|space| space.id == id));
         let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
@@ -55,9 +57,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             surveyed.push((space, regions));
         }
         // Which memory several targets share is not known.
-        if let [target] = &found.targets[..] {
-            found.total = Some(TotalSums { sums: target.total(), shared: 0 });
-        }
+        let (added, _) = Parties::begin(&[], of, FramesSeen::default()).end(&found.targets);
+        (found.total, found.by_party) = (added.total, added.by_party);
         self.regions.follow_mappings(surveyed, found.interval, &self.attributes);
         if let Some(plan) = &mut self.survey {
             plan.end(now, learned, credit);

@@ -3,6 +3,7 @@
 mod aggregations;
 mod mapping_survey;
 mod panel;
+mod parties;
 mod rounds;
 mod survey;
 mod views;
@@ -15,12 +16,13 @@ use thiserror::Error;
 
 use crate::panel::Panel;
 use crate::region_set::RegionSet;
-use crate::survey::{CountedOnce, MappingHistories, SurveyPlan, SurveySettings};
+use crate::survey::{MappingHistories, SurveyPlan, SurveySettings};
 use crate::{
     AccessProbe, AddressSpace, AtRest, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetId,
     TargetSpace,
 };
 use panel::PanelBuffers;
+use parties::FramesSeen;
 use rounds::Round;
 use survey::{Blocks, Pass};
 use views::ViewSamples;
@@ -142,7 +144,7 @@ pub struct Monitor<S, P, K, R> {
     answers: Vec<Observation>,
     blocks: Blocks,
     panel_buffers: PanelBuffers,
-    once: CountedOnce,
+    frames_seen: FramesSeen,
     snapshot: Snapshot,
 }
 
@@ -236,7 +238,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             answers: Vec::new(),
             blocks: Vec::new(),
             panel_buffers: PanelBuffers::default(),
-            once: CountedOnce::default(),
+            frames_seen: FramesSeen::default(),
             snapshot: Snapshot::default(),
         }
     }

@@ -47,6 +47,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let began = self.cpu_time();
         let (reads, clears) = self.look_at_panel(false)?;
         self.find_missing();
+        if self.space.has_parties() {
+            let ids: Vec<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
+            self.panel.set_parties(ids.into_iter().map(|id| (id, self.space.parties(id))).collect());
+        }
         let snapshot = self.panel.snapshot(reads as u64, clears as u64);
         let spent = self.cpu_since(began);
         self.panel.spent(spent.unwrap_or_default(), reads, self.panel.is_first());

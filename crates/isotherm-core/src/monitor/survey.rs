@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rand::Rng;
 
+use super::parties::{Added, Parties};
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
-    Begun, BlockFrames, BlockPages, ByNode, CLEAR_BLOCK, ClearLimits, ClearPages, CountedOnce, Credit, HistoryUpdate,
-    Learned, PageHistory, PageSums, SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey,
-    TotalSums, Uncertain, Windows,
+    BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, Credit, HistoryUpdate, Learned, PageHistory,
+    SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey, Windows,
 };
-use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink, TargetId, TargetSpace};
+use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
 
 /// A target that was read to its end.
 struct Surveyed {
@@ -30,15 +30,13 @@ pub(super) struct Pass {
     reading: Option<Reading>,
     /// The targets that were read to their end.
     surveyed: Vec<Surveyed>,
-    /// What was found in targets that have ended since they were read.
-    ended: Found,
     /// How many targets that join are read, too.
     joins: usize,
     /// Whether nothing was known before.
     is_first: bool,
     learned: Learned,
-    /// Which page frames were seen. `None` if they are not known, or if there is only one target.
-    once: Option<CountedOnce>,
+    /// What is added up.
+    parties: Parties,
     cost: SurveyCost,
     /// How many of the pages that are cleared from now on may be accessed again.
     credit: Credit,
@@ -46,25 +44,6 @@ pub(super) struct Pass {
     clears: f64,
     /// How many pages of the waiting targets may have to be cleared, as the previous survey says.
     wanted_waiting: f64,
-}
-
-/// The sums of some targets. A page that several of them share counts for each.
-#[derive(Default)]
-struct Found {
-    sums: PageSums,
-    by_node: ByNode,
-    /// The part of the sums that is estimated.
-    uncertain: Uncertain,
-    begun: Begun,
-}
-
-impl Found {
-    fn add(&mut self, target: &TargetSurvey) {
-        self.sums.add(&target.total());
-        self.by_node.add_all(&target.by_node);
-        target.by_block.uncertain().iter().for_each(|uncertain| self.uncertain.add(uncertain));
-        target.by_block.begun().into_iter().for_each(|begun| self.begun.add_target(begun));
-    }
 }
 
 /// A target that is being read.
@@ -188,7 +167,7 @@ impl Pass {
         let mut renew = |space: &mut TargetSpace| living.remove(&space.id).map(|now| *space = now).is_some();
         self.waiting.retain_mut(&mut renew);
         let ended = self.surveyed.extract_if(.., |surveyed| !renew(&mut surveyed.space));
-        ended.for_each(|surveyed| self.ended.add(&surveyed.found));
+        ended.for_each(|surveyed| self.parties.ended(&surveyed.found));
         self.reading.take_if(|reading| !renew(&mut reading.space));
         self.join(living.into_values());
     }
@@ -298,15 +277,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let is_first = known().all(|history| history.block_count() == 0);
         let wanted_waiting = known().map(|history| history.clears_wanted()).sum();
         let credit = self.survey.as_mut().map_or_else(Credit::default, |plan| plan.begin(now));
+        let of = self.parties_of(&spaces);
         Ok(Pass {
-            once: (spaces.len() > 1).then(|| {
-                let mut once = std::mem::take(&mut self.once);
-                once.begin(&spaces);
-                once
-            }),
+            parties: Parties::begin(&spaces, of, std::mem::take(&mut self.frames_seen)),
             is_first,
             joins: FEW_TARGETS.max(spaces.len() / 4),
-            ended: Found::default(),
             waiting: spaces.into(),
             reading: None,
             surveyed: Vec::new(),
@@ -318,9 +293,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         })
     }
 
+    /// The parties of these targets, if there are parties.
+    pub(super) fn parties_of(&mut self, spaces: &[TargetSpace]) -> Option<BTreeMap<TargetId, Arc<[u32]>>> {
+        let space = &mut self.space;
+        space.has_parties().then(|| spaces.iter().map(|of| (of.id, space.parties(of.id))).collect())
+    }
+
     /// Begins to read the next target.
     fn next_target(&mut self, pass: &mut Pass, now: Duration) -> Option<Reading> {
         let space = pass.waiting.pop_front()?;
+        pass.parties.join(space.id, || self.space.parties(space.id));
         let known = self.regions.targets().iter().find(|target| target.space.id == space.id);
         // Between two parts, samples and sinks still need the history as it was.
         let known = known.and_then(|target| target.history.clone());
@@ -359,11 +341,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let mut place = |placed| reading.update.place(placed);
         survey.nodes(reading.space.id, &mut place).map_err(MonitorError::Probe)?;
         pass.cost.reads += blocks.iter().map(|block| block.present.count() as u64).sum::<u64>();
-        if let Some(counted) = &mut pass.once {
+        if pass.parties.counts(reading.space.id) {
             let Reading { update, windows, space, .. } = &*reading;
-            let mut add = |frames: BlockFrames<'_>| update.count_once(counted, windows, &frames, &space.mappings);
+            let mut add = |frames: BlockFrames<'_>| pass.parties.add_frames(space, update, windows, &frames);
             if !survey.frames(reading.space.id, &mut add).map_err(MonitorError::Probe)? {
-                pass.once = None;
+                pass.parties.forget_frames();
             }
         }
         // What may be cleared is shared out by what there may be to clear. What one part leaves is for the next.
@@ -414,7 +396,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Ends the survey: adds up what it has found in each target, plans the next one, and draws the regions anew.
     fn end_survey(&mut self, pass: Pass, now: Duration) -> Result<SurveySnapshot, MonitorError> {
-        let Pass { surveyed, ended, learned, once, cost, credit, .. } = pass;
+        let Pass { surveyed, learned, parties, cost, credit, .. } = pass;
         if let Some(plan) = &mut self.survey {
             plan.end(now, learned, credit);
         }
@@ -432,23 +414,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             ((target.space, target.history), found)
         };
         let (surveyed, targets): (Vec<_>, Vec<_>) = surveyed.into_iter().map(with_reasons).unzip();
-        // What has ended since it was read counts in the total: its page frames were counted, too.
-        let mut all = ended;
-        targets.iter().for_each(|target| all.add(target));
-        let by_node = all.by_node.into_sums();
-        let (total, by_node) = match once {
-            Some(once) => {
-                let total = once.total(all.sums, &all.uncertain, &all.begun);
-                let by_node =
-                    by_node.into_iter().map(|found| once.on_node(found, &all.uncertain, &all.begun)).collect();
-                self.once = once;
-                (Some(total), by_node)
-            }
-            None if surveyed.len() > 1 => (None, Vec::new()),
-            None => (Some(TotalSums { sums: all.sums, shared: 0 }), by_node),
-        };
-        let counted = total.map_or(0, |total: TotalSums| all.sums.present.saturating_sub(total.sums.present));
-        self.panel.shares(counted / PAGE_SIZE);
+        let (Added { total, by_node, by_party, counted_again }, frames_seen) = parties.end(&targets);
+        self.frames_seen = frames_seen;
+        self.panel.shares(counted_again);
         let before = self.regions.present();
         self.regions.follow(surveyed, &self.attributes);
         if before > 0 {
@@ -457,7 +425,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let left_out = self.probe.survey().and_then(|survey| survey.left_out());
         let left_out = left_out.or_else(|| self.probe.mapping_survey().and_then(|survey| survey.left_out()));
         let left_out = left_out.map(Arc::from);
-        let found = SurveySnapshot { time: now, interval, cost, targets, total, by_node, left_out };
+        let found = SurveySnapshot { time: now, interval, cost, targets, total, by_node, by_party, left_out };
         let sums = found.sums();
         self.panel.stand_by(!interval.is_zero() && sums.unknown.saturating_mul(KNOWN) <= sums.present);
         Ok(found)

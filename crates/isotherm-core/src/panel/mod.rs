@@ -34,6 +34,7 @@ mod views;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use estimate::Estimate;
@@ -122,8 +123,11 @@ pub(crate) struct Panel {
     reads: usize,
     /// How many pages of each target are in memory, as far as it is known.
     resident: BTreeMap<TargetId, f64>,
-    /// How many pages several targets map, as a survey has found, beyond the first target of each.
-    excess: f64,
+    /// How many pages several targets map, as a survey has found, beyond the first target of each: of the targets of
+    /// each party, or of all.
+    excess: BTreeMap<Option<u32>, f64>,
+    /// The parties of the targets. Empty if there are none.
+    parties: BTreeMap<TargetId, Arc<[u32]>>,
     /// The CPU time of a page in a reading, on the mean; and of drawing one. `None` if they are not known.
     price: (Option<f64>, Option<f64>),
     /// The CPU time of a reading, whatever the number of pages.
@@ -154,7 +158,8 @@ impl Default for Panel {
             rests: Rests::default(),
             reads: 0,
             resident: BTreeMap::new(),
-            excess: 0.0,
+            excess: BTreeMap::new(),
+            parties: BTreeMap::new(),
             price: (None, None),
             prepared: None,
             last: Default::default(),
@@ -330,9 +335,14 @@ impl Panel {
         }
     }
 
-    /// Takes in how many pages several targets map, beyond the first target of each.
-    pub(crate) fn shares(&mut self, excess: u64) {
-        self.excess = excess as f64;
+    /// Takes in how many bytes the targets of each party map, or all targets, beyond the first target of each page.
+    pub(crate) fn shares(&mut self, excess: BTreeMap<Option<u32>, u64>) {
+        self.excess = excess.into_iter().map(|(party, bytes)| (party, (bytes / PAGE_SIZE) as f64)).collect();
+    }
+
+    /// Takes in the parties of the targets.
+    pub(crate) fn set_parties(&mut self, parties: BTreeMap<TargetId, Arc<[u32]>>) {
+        self.parties = parties;
     }
 
     /// Takes in whether a survey has known nearly all memory. The panel then has [`LEAST`] pages at most, until two
@@ -444,7 +454,7 @@ impl Panel {
 
     /// What the last reading says.
     pub(crate) fn snapshot(&mut self, reads: u64, clears: u64) -> PanelSnapshot {
-        let (mut targets, all, total) = self.sums();
+        let Sums { mut targets, all, total, by_party } = self.sums();
         self.last = (all[0], total[0]);
         let is_drawn = |id: TargetId| self.drawn(id).is_some();
         let idle = |id| TargetPanel { id, within: Default::default(), by_mapping: Vec::new() };
@@ -459,6 +469,7 @@ impl Panel {
             reads,
             clears,
             total: total.map(Known::estimate),
+            by_party: by_party.into_iter().map(|(party, known)| (party, known.map(Known::estimate))).collect(),
             targets,
         }
     }
@@ -509,14 +520,14 @@ impl Panel {
         Window { begin, now: self.tick, rate, part }
     }
 
-    /// What is known of each target and its mappings, of all of them together, and if memory that several targets map
-    /// counts once.
-    fn sums(&self) -> (Vec<TargetPanel>, [Known; COUNT], [Known; COUNT]) {
+    /// What is known of each target and its mappings, and of several together.
+    fn sums(&self) -> Sums {
         let windows = WINDOWS.map(|window| self.window(window));
         let begin = windows.map(|window| window.begin);
         let repeats = window::repeats(&windows);
         let mut all = [Known::default(); COUNT];
         let (mut views, several) = (Views::default(), self.targets.len() > 1);
+        let mut parties: BTreeMap<u32, ([Known; COUNT], Views<'_>)> = BTreeMap::new();
         let targets = self.targets.iter().map(|drawn| {
             let at_rest = self.rests.windows(drawn.id, &begin);
             let mut total = at_rest.map(|at_rest| {
@@ -524,6 +535,7 @@ impl Panel {
                 Known { missing, ..Known::default() }
             });
             let mut by_mapping = Vec::new();
+            let of_parties = self.parties.get(&drawn.id).map(|parties| &parties[..]).unwrap_or_default();
             for mapping in &drawn.mappings {
                 let members = &drawn.members[mapping.members.clone()];
                 let mut found = [Known::of(mapping.pages); COUNT];
@@ -532,6 +544,9 @@ impl Panel {
                     each.filter(|(_, repeats)| !repeats).for_each(|((window, known), _)| window.count(same, known));
                     if several {
                         views.add(same, at_rest);
+                        for party in of_parties {
+                            parties.entry(*party).or_default().1.add(same, at_rest);
+                        }
                     }
                 }
                 (1..COUNT).filter(|&nth| repeats[nth]).for_each(|nth| found[nth] = found[nth - 1]);
@@ -544,11 +559,36 @@ impl Panel {
                 total.iter_mut().zip(found).for_each(|(sum, known)| *sum += known);
             }
             all.iter_mut().zip(total).for_each(|(sum, known)| *sum += known);
+            for party in of_parties {
+                let sums = &mut parties.entry(*party).or_default().0;
+                sums.iter_mut().zip(total).for_each(|(sum, known)| *sum += known);
+            }
             TargetPanel { id: drawn.id, within: total.map(Known::estimate), by_mapping }
         });
         let targets = targets.collect();
-        (targets, all, views.count_once(all, self.excess, &windows))
+        // Without sums of all, those of the parties say how much counts more than once.
+        let excess = |party: Option<u32>| self.excess.get(&party).copied().unwrap_or(0.0);
+        let of_all = if self.parties.is_empty() { excess(None) } else { self.excess.values().sum() };
+        let total = views.count_once(all, of_all, &windows);
+        let by_party = parties.into_iter();
+        let by_party = by_party.map(|(party, (sums, views))| {
+            let excess = excess(Some(party));
+            (party, views.count_once(sums, excess, &windows))
+        });
+        let by_party = by_party.collect();
+        Sums { targets, all, total, by_party }
     }
+}
+
+/// What a reading says of each target and its mappings, and of several targets.
+struct Sums {
+    targets: Vec<TargetPanel>,
+    /// All targets together.
+    all: [Known; COUNT],
+    /// The same, where memory that several targets map counts once.
+    total: [Known; COUNT],
+    /// The targets of each party, where memory that several of them map counts once.
+    by_party: Vec<(u32, [Known; COUNT])>,
 }
 
 /// The most pages that it has if there are so many in all.

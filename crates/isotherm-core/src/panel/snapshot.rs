@@ -22,6 +22,8 @@ pub struct PanelSnapshot {
     pub clears: u64,
     /// All targets together, by [`WINDOWS`]. Memory that several targets map counts once.
     pub total: [Estimate; WINDOWS.len()],
+    /// The targets of each party together, in the order of their numbers. Empty unless targets have parties.
+    pub by_party: Vec<(u32, [Estimate; WINDOWS.len()])>,
     /// The targets, sorted by ID, without most of those that have not run since the start, if there are many targets.
     pub targets: Vec<TargetPanel>,
 }

@@ -62,7 +62,7 @@ pub(crate) use plan::{Credit, Learned, SurveyPlan};
 pub use region_pages::RegionPages;
 pub use settings::SurveySettings;
 pub(crate) use settings::{CLEAR_BLOCK, CLEAR_PAGE, LONGEST_WAIT};
-pub use snapshot::{SurveyCost, SurveySnapshot, TargetSurvey};
+pub use snapshot::{PartySums, SurveyCost, SurveySnapshot, TargetSurvey};
 pub use states::BlockStates;
 pub use sums::{MappingSums, PageSums, TotalSums};
 pub use update::HistoryUpdate;

@@ -79,7 +79,8 @@ impl Default for CountedOnce {
 
 impl CountedOnce {
     /// Begins a survey of these targets: forgets all frames and places. The memory of the frames is kept.
-    pub(crate) fn begin(&mut self, targets: &[TargetSpace]) {
+    pub(crate) fn begin<'a>(&mut self, targets: impl IntoIterator<Item = &'a TargetSpace>) {
+        let targets: Vec<&TargetSpace> = targets.into_iter().collect();
         let mappings = || targets.iter().flat_map(|target| target.mappings.iter());
         let files = |shared: bool| {
             let of = mappings().filter(move |mapping| mapping.permissions.shared == shared);

@@ -35,6 +35,17 @@ pub struct SurveyCost {
     pub clears: u64,
 }
 
+/// What a survey found in the targets of one party together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartySums {
+    /// The number of the party.
+    pub party: u32,
+    /// The sums. `None` if it is not known which memory its targets share.
+    pub total: Option<TotalSums>,
+    /// The memory on each node, where each page counts once. Empty if it is not known.
+    pub by_node: Vec<NodeSums>,
+}
+
 /// What a survey found in all targets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SurveySnapshot {
@@ -50,6 +61,9 @@ pub struct SurveySnapshot {
     pub total: Option<TotalSums>,
     /// The memory of all targets together on each node, where each page counts once. Empty if it is not known.
     pub by_node: Vec<NodeSums>,
+    /// The sums of each party, in their order. Empty unless targets have parties
+    /// ([`AddressSpace::parties`](crate::AddressSpace::parties)).
+    pub by_party: Vec<PartySums>,
     /// Why much memory was left unobservable, and which option makes it observable, in a sentence: see
     /// [`Survey::left_out`](super::Survey::left_out).
     pub left_out: Option<Arc<str>>,

@@ -14,7 +14,7 @@ use crate::process_events::{Life, ProcessEvents};
 /// checked again, soon after it has appeared, and then less and less often. If the kernel reports what the process
 /// does, it is checked at once.
 const FIRST_GAP: Duration = Duration::from_millis(100);
-const LONGEST_GAP: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_GAP: Duration = Duration::from_secs(5);
 
 /// If the kernel reports which processes start, all are listed this often, to forget those that have ended.
 const LIST_EVERY: Duration = Duration::from_secs(5);
@@ -26,6 +26,8 @@ pub(crate) struct Finder {
     containers: Containers,
     /// When names of containers were forgotten last.
     forgotten: Option<Instant>,
+    /// How often the selection had changed when processes were found last.
+    changes: u64,
     /// The processes that do not belong to the selection.
     others: HashMap<u32, Other>,
     /// When all processes were listed last. `None` if they are listed the next time.
@@ -52,6 +54,7 @@ impl Finder {
             selection,
             containers: Containers::new(Path::new(ROOT)),
             forgotten: None,
+            changes: 0,
             others: HashMap::new(),
             listed: None,
             events,
@@ -102,6 +105,11 @@ impl Finder {
             self.forgotten = Some(now);
         }
         self.hear(now);
+        let changes = self.selection.changes();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.listed = None;
+            self.others.clear();
+        }
         if self.listed.is_none_or(|at| now >= at + LIST_EVERY) {
             let pids = process_ids(Path::new(ROOT))?;
             self.listed = Some(now);

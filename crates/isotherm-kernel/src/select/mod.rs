@@ -3,6 +3,7 @@
 mod container;
 mod facts;
 mod finder;
+mod parties;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,6 +13,7 @@ use std::path::Path;
 use container::Containers;
 pub(crate) use facts::Facts;
 pub(crate) use finder::Finder;
+pub use parties::Parties;
 
 use crate::births::Belonging;
 use crate::cgroup::Hierarchy;
@@ -39,6 +41,8 @@ pub enum Selector {
     User(u32),
     /// All processes with memory of their own.
     All,
+    /// Processes of any of several selections.
+    AnyOf(Parties),
 }
 
 /// The processes that are watched: those that a selector names, without those that are excepted. Those that appear
@@ -146,6 +150,19 @@ impl Selection {
             || self.any.iter().any(|selector| selector.matches(process)) && !self.excepts(process)
     }
 
+    /// The selections that it consists of, if it is one of several.
+    pub(crate) fn parties(&self) -> Option<&Parties> {
+        self.any.iter().find_map(|selector| match selector {
+            Selector::AnyOf(parties) => Some(parties),
+            _ => None,
+        })
+    }
+
+    /// How often it has changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.parties().map_or(0, Parties::changes)
+    }
+
     /// Whether it depends on the cgroup of a process that it belongs to the selection.
     pub(crate) fn is_by_cgroup(&self) -> bool {
         self.any.iter().chain(&self.except).any(Selector::is_by_cgroup)
@@ -178,6 +195,7 @@ impl Selection {
             && selectors.all(|selector| match selector {
                 Selector::Pid(_) | Selector::Name(_) | Selector::User(_) | Selector::All => true,
                 Selector::Command(_) | Selector::Cgroup(_) | Selector::Unit(_) | Selector::Container(_) => false,
+                Selector::AnyOf(parties) => parties.all(Self::is_told),
             })
     }
 
@@ -203,6 +221,7 @@ impl Selector {
         match self {
             Self::Cgroup(_) | Self::Unit(_) | Self::Container(_) => true,
             Self::Pid(_) | Self::Name(_) | Self::Command(_) | Self::User(_) | Self::All => false,
+            Self::AnyOf(parties) => !parties.all(|selection| !selection.is_by_cgroup()),
         }
     }
 
@@ -219,6 +238,7 @@ impl Selector {
             Self::Container(name) => process.cgroup().is_some_and(|path| process.containers().is_in(path, name)),
             Self::User(uid) => process.user() == Some(*uid),
             Self::All => true,
+            Self::AnyOf(parties) => parties.any_takes(process),
         }
     }
 }
@@ -235,17 +255,18 @@ impl Selector {
             Self::Container(_) => "container",
             Self::User(_) => "user",
             Self::All => "all",
+            Self::AnyOf(_) => "any group",
         }
     }
 
-    /// The ID, name or pattern. `None` for [`All`](Self::All).
+    /// The ID, name or pattern. `None` for [`All`](Self::All) and [`AnyOf`](Self::AnyOf).
     pub fn value(&self) -> Option<String> {
         match self {
             Self::Pid(id) | Self::User(id) => Some(id.to_string()),
             Self::Name(pattern) | Self::Command(pattern) => Some(pattern.to_string()),
             Self::Cgroup(glob) | Self::Unit(glob) => Some(glob.to_string()),
             Self::Container(name) => Some(name.clone()),
-            Self::All => None,
+            Self::All | Self::AnyOf(_) => None,
         }
     }
 }

@@ -278,6 +278,7 @@ pub fn survey(i: u32) -> SurveyRecord {
             targets: snapshot.targets.iter().map(target).collect(),
             total: None,
             by_node: Vec::new(),
+            by_party: Vec::new(),
             left_out: i.is_multiple_of(30).then(|| format!("{i} bytes of shared memory").into()),
         },
         cpu: (!i.is_multiple_of(20)).then_some(Duration::from_micros(n)),

@@ -190,7 +190,7 @@ impl Accumulator for Surveyed {
             }
             Seen::Panel(panel) if self.selection.address.is_none() && self.selection.holds_time(panel.time) => {
                 let targets = panel.targets.iter().map(|of| TargetPanel { by_mapping: vec![], ..*of });
-                self.panels.push(PanelSnapshot { targets: targets.collect(), ..**panel });
+                self.panels.push(PanelSnapshot { targets: targets.collect(), by_party: vec![], ..**panel });
             }
             Seen::Row(_)
             | Seen::Panel(_)

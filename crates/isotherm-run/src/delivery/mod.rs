@@ -124,7 +124,7 @@ impl Sinks {
     pub(crate) fn start(self, overflow: Overflow, control: &Control) -> Result<(Delivery, SinkThreads), RunError> {
         let (suspensions, failures) = (Suspensions::default(), Arc::default());
         let (queues, helpers) = (self.queues.into(), self.helpers);
-        let delivery = Delivery { queues, overflow, helpers, suspensions, failures };
+        let delivery = Delivery { queues, overflow, helpers, suspensions, failures, view: None };
         let mut threads = SinkThreads { delivery: delivery.clone(), threads: Vec::new() };
         for of in self.named {
             let (name, control, delivery) = (of.name.clone(), control.clone(), delivery.clone());
@@ -189,9 +189,30 @@ pub(crate) struct Delivery {
     helpers: HelperCpu,
     suspensions: Suspensions,
     failures: Arc<Mutex<Failures>>,
+    /// If it is the delivery of a view, where its events go.
+    view: Option<Arc<ToView>>,
+}
+
+/// Where the events of a view go that come from the view itself.
+struct ToView {
+    run: Delivery,
+    send: Box<dyn Fn(Event) + Send + Sync>,
+}
+
+impl fmt::Debug for ToView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToView").finish_non_exhaustive()
+    }
 }
 
 impl Delivery {
+    /// A delivery of events of one view of the run, at once and on the calling thread. Threads that use it help the
+    /// run.
+    pub(crate) fn of_view(&self, send: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        let view = ToView { run: self.clone(), send: Box::new(send) };
+        Self { queues: Arc::new([]), view: Some(Arc::new(view)), ..self.clone() }
+    }
+
     /// Moves the times of events.
     pub(crate) fn suspensions(&self) -> &Suspensions {
         &self.suspensions
@@ -210,11 +231,20 @@ impl Delivery {
     /// Hands over an event. Never waits for a sink unless the source has no clock to keep to.
     pub(crate) fn send(&self, event: Event) {
         let (mark, event) = self.suspensions.place(event);
-        for event in mark.map(Event::Mark).into_iter().chain([event]) {
-            let bytes = size::bytes(&event);
-            for queue in self.queues.iter() {
-                queue.push(event.clone(), bytes, self.overflow);
-            }
+        if let Some(view) = &self.view {
+            mark.into_iter().for_each(|mark| view.run.push(Event::Mark(mark)));
+            (view.send)(event);
+            return;
+        }
+        mark.into_iter().for_each(|mark| self.push(Event::Mark(mark)));
+        self.push(event);
+    }
+
+    /// Hands over an event whose time is as sinks get it.
+    fn push(&self, event: Event) {
+        let bytes = size::bytes(&event);
+        for queue in self.queues.iter() {
+            queue.push(event.clone(), bytes, self.overflow);
         }
     }
 

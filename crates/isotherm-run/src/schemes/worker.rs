@@ -24,6 +24,7 @@ use crate::delivery::Delivery;
 use crate::error::chain;
 use crate::mailbox::Messages;
 use crate::pace::HelperThread;
+use crate::shared::snapshot_part;
 use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity};
 
 /// An activity is reported, and the scheme file checked, at least this often.
@@ -94,13 +95,15 @@ impl PreparedSchemes {
 
     /// Starts to act on `processes`, on the snapshots in the mailbox of `control`. The monitor pauses while all schemes
     /// sleep, and the run stops if the schemes fail. `first` are the attributes that the run begins with, if its
-    /// intervals follow from what is observed: schemes that need them can be put in force later.
+    /// intervals follow from what is observed: schemes that need them can be put in force later. `own` says which of the
+    /// processes the schemes are for, if they are not for all.
     pub(crate) fn start(
         self,
         processes: ProcessTable,
         control: Control,
         delivery: Delivery,
         first: Option<Attributes>,
+        own: Option<Box<dyn Fn(TargetId) -> bool + Send>>,
     ) -> Result<SchemeThread, RunError> {
         let tuned = first.zip(self.longest_aggregation());
         let Self { mut engine, file, memory_use, surveyed } = self;
@@ -118,6 +121,7 @@ impl PreparedSchemes {
             memory_use,
             surveyed,
             tuned,
+            own,
             start: Instant::now(),
             next_memory_use: Instant::now(),
             memory: Vec::new(),
@@ -157,6 +161,11 @@ impl SchemeThread {
         self.join()
     }
 
+    /// Whether the thread has ended, as after an error.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     fn join(&mut self) -> Result<(), RunError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.interrupt.store(true, Ordering::Relaxed);
@@ -188,6 +197,8 @@ struct Worker {
     /// The attributes that the run began with, and its longest aggregation interval, as long as its intervals follow
     /// from what is observed.
     tuned: Option<(Attributes, Duration)>,
+    /// Which of the processes the schemes are for. `None` for all.
+    own: Option<Box<dyn Fn(TargetId) -> bool + Send>>,
     /// When the run began, by the times of its snapshots.
     start: Instant,
     next_memory_use: Instant,
@@ -230,7 +241,8 @@ impl Worker {
                 let snapshot = &record.snapshot;
                 // A snapshot that came late suggests too late a start, so the earliest start is kept.
                 self.start = came.checked_sub(snapshot.time).map_or(self.start, |start| start.min(self.start));
-                let applied = self.engine.aggregated(snapshot);
+                let part = self.own.as_ref().map(|own| snapshot_part(snapshot, own));
+                let applied = self.engine.aggregated(part.as_ref().unwrap_or(snapshot));
                 self.note_acting(snapshot.time);
                 if !self.engine.actuator().interrupt().load(Ordering::Relaxed) {
                     applied.map_err(RunError::Schemes)?;
@@ -348,7 +360,7 @@ impl Worker {
             let members = self.processes.members();
             // Those that share an address space have their memory once.
             let alone = members.iter().filter(|(_, member)| member.shares.is_none());
-            let ids: Vec<TargetId> = alone.map(|(id, _)| *id).collect();
+            let ids: Vec<TargetId> = alone.map(|(id, _)| *id).filter(|id| self.is_own(*id)).collect();
             drop(members);
             let read = |id: TargetId| Some((id, memory_use(Path::new("/"), id.pid()?).ok()?));
             let memory: Vec<(TargetId, MemoryUse)> = ids.into_iter().filter_map(read).collect();
@@ -380,8 +392,14 @@ impl Worker {
 
     /// The major faults of all targets so far.
     fn read_faults(&mut self) -> u64 {
-        let targets: Vec<TargetId> = self.processes.members().keys().copied().collect();
+        let all: Vec<TargetId> = self.processes.members().keys().copied().collect();
+        let targets: Vec<TargetId> = all.into_iter().filter(|id| self.is_own(*id)).collect();
         self.faults.read(Path::new("/"), &targets)
+    }
+
+    /// Whether the schemes are for a target.
+    fn is_own(&self, id: TargetId) -> bool {
+        self.own.as_ref().is_none_or(|own| own(id))
     }
 
     fn notice(&self, severity: Severity, text: &str) {

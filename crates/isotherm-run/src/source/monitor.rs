@@ -219,6 +219,7 @@ impl Driver {
             self.share(monitor.attributes());
         }
         if let Some(mut record) = snapshot {
+            self.pacer.set_longest_aggregation(outlet.control.viewers.longest());
             if let Some(attributes) = self.pacer.aggregated(&record.snapshot, monitor.attributes()) {
                 monitor.set_attributes(attributes);
             }
