@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_kernel::{monitor_cpu_time, unix_ns};
+use isotherm_kernel::{Containers, monitor_cpu_time, unix_ns};
 use isotherm_run::Member;
 use isotherm_scheme::Diagnostics;
 use sd_notify::NotifyState;
@@ -28,6 +28,9 @@ const TEXTFILE: Duration = Duration::from_secs(15);
 
 /// How often groups that failed are looked at.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How often groups are made for large cgroups.
+const CGROUPS: Duration = Duration::from_secs(5);
 
 /// How often the history is brought in order.
 const MAINTAIN: Duration = Duration::from_secs(60);
@@ -59,6 +62,8 @@ pub struct Daemon {
     file: Option<PathBuf>,
     config: Mutex<Arc<Config>>,
     metrics: Mutex<Arc<str>>,
+    /// The names of the containers of the machine.
+    containers: Mutex<Containers>,
     /// What the history of all groups has, and what failed when it was last brought in order.
     kept: Mutex<(u64, Vec<String>)>,
     /// When it started, since the Unix epoch.
@@ -152,6 +157,7 @@ impl Daemon {
             file,
             config: Mutex::new(Arc::new(config)),
             metrics: Mutex::new("".into()),
+            containers: Mutex::new(Containers::new("/".as_ref())),
             kept: Mutex::default(),
             started_unix_ns: unix_ns(),
         }
@@ -188,6 +194,11 @@ impl Daemon {
     /// The metrics, as they were taken last.
     pub fn metrics(&self) -> Arc<str> {
         Arc::clone(&lock(&self.metrics))
+    }
+
+    /// The names of the containers of the machine.
+    pub fn containers(&self) -> MutexGuard<'_, Containers> {
+        lock(&self.containers)
     }
 
     /// Whether it does what it was told.
@@ -342,7 +353,12 @@ impl Clock {
         if is_due(TEXTFILE) {
             self.daemon.write_textfile();
         }
+        if is_due(CGROUPS) {
+            self.daemon.groups.follow_cgroups(&self.daemon.containers());
+        }
         if is_due(MAINTAIN) {
+            // Containers are renamed rarely.
+            self.daemon.containers().forget();
             let daemon = Arc::clone(&self.daemon);
             runtime.spawn_blocking(move || daemon.maintain_history());
         }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::Granularity;
 use isotherm_core::scheme::Scheme;
-use isotherm_kernel::Processes;
+use isotherm_kernel::{Containers, Processes};
 use isotherm_run::{Allowance, EndReason, MarkError, Need, Notice, RunError, Session, Severity, View, chain};
 
+use crate::cgroups;
 use crate::config::{AttributeSettings, Config, Group, GroupSettings, Manner};
 use crate::engines::{Engine, Engines};
 use crate::history::HistoryWriter;
@@ -25,6 +26,8 @@ pub struct Groups {
     engines: Engines,
     /// Below it, each group has its history.
     history: Option<PathBuf>,
+    /// Held by each history that is written.
+    histories: Arc<()>,
     by_name: Mutex<BTreeMap<String, Arc<Watched>>>,
 }
 
@@ -37,9 +40,19 @@ pub struct Watched {
 
 struct Inner {
     group: Group,
-    /// What the configuration says of it. `None` if a request made it.
-    configured: Option<GroupSettings>,
+    origin: Origin,
     run: Run,
+}
+
+/// What has made a group.
+#[derive(Clone, Debug, PartialEq)]
+enum Origin {
+    /// The configuration, which says this of it.
+    Configuration(Box<GroupSettings>),
+    /// A request.
+    Request,
+    /// The cgroup at this path has much memory of a group with this name, which says this of it.
+    Cgroup { of: String, path: String, settings: Box<GroupSettings> },
 }
 
 enum Run {
@@ -93,7 +106,7 @@ impl Groups {
     /// No groups yet, on a budget of all. Each has its history in a directory below `history`.
     pub fn new(cpu: f64, history: Option<PathBuf>) -> Self {
         let allowance = Allowance::new(cpu);
-        Self { allowance, engines: Engines::default(), history, by_name: Mutex::default() }
+        Self { allowance, engines: Engines::default(), history, histories: Arc::default(), by_name: Mutex::default() }
     }
 
     /// The budget of all.
@@ -111,20 +124,20 @@ impl Groups {
         self.allowance.set_cpu(config.settings.cpu_budget.0);
         let mut gone = Vec::new();
         self.lock().retain(|name, watched| {
-            let is_gone =
-                watched.lock().configured.is_some() && config.groups.iter().all(|group| group.settings.name != *name);
+            let is_gone = matches!(watched.lock().origin, Origin::Configuration(_))
+                && config.groups.iter().all(|group| group.settings.name != *name);
             gone.extend(is_gone.then(|| Arc::clone(watched)));
             !is_gone
         });
         gone.iter().for_each(|watched| watched.end());
         for group in &config.groups {
             let known = self.lock().get(&group.settings.name).cloned();
-            let configured = Some(group.settings.clone());
+            let origin = Origin::Configuration(group.settings.clone().into());
             match known {
                 // What requests have changed stays until the configuration says something else.
-                Some(watched) if watched.lock().configured == configured => {}
-                Some(watched) => self.change(&watched, group.clone(), configured),
-                None => drop(self.add(group.clone(), configured)),
+                Some(watched) if watched.lock().origin == origin => {}
+                Some(watched) => self.change(&watched, group.clone(), origin),
+                None => drop(self.add(group.clone(), origin)),
             }
         }
     }
@@ -148,7 +161,7 @@ impl Groups {
     /// If there is one of this name.
     pub fn make(&self, group: Group) -> Result<Arc<Watched>, GroupError> {
         let name = group.settings.name.clone();
-        self.add(group, None).ok_or(GroupError::Exists(name))
+        self.add(group, Origin::Request).ok_or(GroupError::Exists(name))
     }
 
     /// Gives a group another configuration.
@@ -157,8 +170,11 @@ impl Groups {
     /// If there is no such group.
     pub fn replace(&self, group: Group) -> Result<Arc<Watched>, GroupError> {
         let watched = self.get(&group.settings.name)?;
-        let configured = watched.lock().configured.clone();
-        self.change(&watched, group, configured);
+        let origin = match &watched.lock().origin {
+            Origin::Cgroup { .. } => Origin::Request,
+            other => other.clone(),
+        };
+        self.change(&watched, group, origin);
         Ok(watched)
     }
 
@@ -225,7 +241,7 @@ impl Groups {
         &self,
         watched: &Watched,
         schemes: Vec<Scheme>,
-        written: Vec<serde_json::Value>,
+        written: serde_json::Value,
     ) -> Result<(), GroupError> {
         let mut inner = watched.lock();
         let Run::Watching { runner, .. } = &inner.run else { return Err(GroupError::NotWatched) };
@@ -256,6 +272,53 @@ impl Groups {
         }
     }
 
+    /// Makes a group of each cgroup that has much memory of a group whose configuration asks for that, and ends those
+    /// of cgroups that have little now.
+    pub fn follow_cgroups(&self, containers: &Containers) {
+        let all = self.all();
+        let origins: BTreeMap<&str, Origin> =
+            all.iter().map(|(name, watched)| (&**name, watched.lock().origin.clone())).collect();
+        let mut wanted = BTreeMap::new();
+        for (name, watched) in &all {
+            let (group, known) = (watched.group(), watched.hub.known());
+            let Some(least) = group.settings.each_cgroup_above else { continue };
+            let is_own = |origin: &Origin| matches!(origin, Origin::Cgroup { of, .. } if of == name);
+            if known.survey.is_none() {
+                // Nothing is known yet, or it is paused.
+                let own = origins.iter().filter(|(_, origin)| is_own(origin));
+                wanted.extend(own.map(|(name, _)| ((*name).to_owned(), None)));
+                continue;
+            }
+            let is_group = |path: &str| {
+                origins.values().any(|origin| matches!(origin, Origin::Cgroup { path: known, .. } if known == path))
+            };
+            let is_taken = |other: &str| origins.get(other).is_some_and(|origin| !is_own(origin));
+            for (child, path) in cgroups::named(&known, least.0, containers, is_group, is_taken) {
+                let Some(group) = group.of_cgroup(&child, &path) else { continue };
+                let settings = group.settings.clone().into();
+                wanted.insert(child, Some((group, Origin::Cgroup { of: name.clone(), path, settings })));
+            }
+        }
+        for (name, origin) in &origins {
+            if matches!(origin, Origin::Cgroup { .. }) && !wanted.contains_key(*name) {
+                // Somebody may have deleted it meanwhile.
+                let _ = self.delete(name);
+            }
+        }
+        for (name, group) in wanted {
+            let Some((group, origin)) = group else { continue };
+            match origins.get(&*name) {
+                None => drop(self.add(group, origin)),
+                Some(before) if *before == origin => {}
+                Some(_) => {
+                    self.get(&name)
+                        .into_iter()
+                        .for_each(|watched| self.change(&watched, group.clone(), origin.clone()));
+                }
+            }
+        }
+    }
+
     /// Ends all groups.
     pub fn end(&self) {
         let groups = std::mem::take(&mut *self.lock());
@@ -265,11 +328,14 @@ impl Groups {
     }
 
     /// Adds a group and begins to watch it. `None` if there is one of its name.
-    fn add(&self, group: Group, configured: Option<GroupSettings>) -> Option<Arc<Watched>> {
+    fn add(&self, group: Group, origin: Origin) -> Option<Arc<Watched>> {
         let name = group.settings.name.clone();
-        let history = self.history.as_ref().map(|directory| HistoryWriter::new(&directory.join(&name)));
+        let history = self.history.as_ref().map(|directory| {
+            let count = Arc::clone(&self.histories);
+            HistoryWriter::new(&directory.join(&name), count)
+        });
         let hub = Arc::new(Hub::new(history));
-        let inner = Inner { group, configured, run: Run::Paused };
+        let inner = Inner { group, origin, run: Run::Paused };
         let watched = Arc::new(Watched { hub, state: Mutex::new(inner) });
         let mut groups = self.lock();
         if groups.contains_key(&name) {
@@ -282,9 +348,9 @@ impl Groups {
     }
 
     /// Changes what differs.
-    fn change(&self, watched: &Watched, group: Group, configured: Option<GroupSettings>) {
+    fn change(&self, watched: &Watched, group: Group, origin: Origin) {
         let mut inner = watched.lock();
-        inner.configured = configured;
+        inner.origin = origin;
         inner.put(group, &watched.hub, self);
     }
 

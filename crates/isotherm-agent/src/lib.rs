@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod api;
+mod cgroups;
 mod client;
 pub mod config;
 mod daemon;

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use isotherm_core::chain;
 use isotherm_core::survey::{PageSums, WINDOWS};
-use isotherm_kernel::memory_use;
+use isotherm_kernel::{Containers, memory_use};
 use isotherm_output::Output;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +18,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::cgroups::{self, OTHERS};
 use crate::config::GroupSettings;
 use crate::daemon::Daemon;
 use crate::hub::Known;
@@ -29,9 +30,6 @@ type Sums = Family<Labels, Counter<f64, AtomicU64>>;
 
 /// The windows whose working set is a metric: 1, 10 and 30 minutes.
 const SHOWN: [u64; 3] = [60, 600, 1800];
-
-/// The label of the cgroups that are too small to be named, and of processes without one.
-const OTHERS: &str = "";
 
 /// The metrics now, as text.
 pub fn take(daemon: &Daemon) -> String {
@@ -221,7 +219,7 @@ fn of_groups(daemon: &Daemon, metrics: &mut Metrics) {
             set(&families.writing, &labels, flag(group.hub.history_failure().is_none()));
         }
         of_run(&families, &name, &known);
-        of_memory(&families, &name, &known, &group.group().settings);
+        of_memory(&families, &name, &known, (&group.group().settings, &daemon.containers()));
         of_schemes(&families.schemes, &name, &known);
     }
 }
@@ -252,7 +250,7 @@ fn of_run(families: &Families, name: &str, known: &Known) {
     }
 }
 
-fn of_memory(families: &Families, name: &str, known: &Known, settings: &GroupSettings) {
+fn of_memory(families: &Families, name: &str, known: &Known, (settings, containers): (&GroupSettings, &Containers)) {
     let Some(record) = &known.survey else { return };
     let survey = &record.survey;
     let states = |family: &Floats, labels: &[(&'static str, &str)], sums: &PageSums| {
@@ -279,7 +277,15 @@ fn of_memory(families: &Families, name: &str, known: &Known, settings: &GroupSet
     }
     touched(&families.touched, &labels, &survey.sums());
     for (cgroup, sums) in by_cgroup(known, settings.cgroups_above.0) {
-        let labels = [labels[0], ("cgroup", &*cgroup)];
+        let names = containers.names_in(&cgroup).unwrap_or_default();
+        let (pod, namespace) = (names.pod.unwrap_or_default(), names.namespace.unwrap_or_default());
+        let labels = [
+            labels[0],
+            ("cgroup", &*cgroup),
+            ("container", &*names.container),
+            ("pod", &*pod),
+            ("namespace", &*namespace),
+        ];
         states(&families.by_cgroup, &labels, &sums);
         touched(&families.touched_by_cgroup, &labels, &sums);
     }
@@ -291,12 +297,8 @@ fn of_memory(families: &Families, name: &str, known: &Known, settings: &GroupSet
 
 /// The memory of each cgroup that has at least so many bytes of the group, and that of the others together.
 fn by_cgroup(known: &Known, least: u64) -> BTreeMap<String, PageSums> {
-    let mut all: BTreeMap<String, PageSums> = BTreeMap::new();
-    for (target, info) in known.survey.iter().flat_map(|record| record.described()) {
-        all.entry(info.cgroup.clone().unwrap_or_default()).or_default().add(&target.total());
-    }
     let (mut named, small): (BTreeMap<String, PageSums>, BTreeMap<String, PageSums>) =
-        all.into_iter().partition(|(name, sums)| sums.present >= least && name != OTHERS);
+        cgroups::sums(known).into_iter().partition(|(name, sums)| sums.present >= least && name != OTHERS);
     for sums in small.values() {
         named.entry(OTHERS.into()).or_default().add(sums);
     }

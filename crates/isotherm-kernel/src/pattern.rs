@@ -75,6 +75,12 @@ impl Glob {
             .map_err(|error| PatternError::new(text, "pattern of a path", error))
     }
 
+    /// The text of a pattern that this text alone matches.
+    pub fn escape(text: &str) -> String {
+        let is_special = |c: char| "*?[]{}!,\\".contains(c);
+        text.chars().flat_map(|c| is_special(c).then_some('\\').into_iter().chain([c])).collect()
+    }
+
     /// The pattern of a systemd unit. A name without a suffix is that of a service, as for systemctl(1).
     ///
     /// # Errors
@@ -124,6 +130,14 @@ mod tests {
         assert!(matches("/*/b", "/a/b/c") && !matches("/*", "x"));
         assert!(matches("/k/*/pod[12]*", "/k/best/pod17/container"));
         assert!(matches("/**/x.{scope,service}", "/a/b/x.scope/c"));
+    }
+
+    #[test]
+    fn an_escaped_text_matches_itself_alone() {
+        for text in [r"/machine.slice/machine-a\x2db.scope", "/a[1]*?{x,y}!", "/plain"] {
+            let glob = Glob::new(&Glob::escape(text)).unwrap();
+            assert!(glob.matches(text) && !glob.matches("/a1xx!"), "{text}");
+        }
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     /// The same of the last one.
     last: usize,
+    /// The same of all, at most.
+    pub(crate) most: usize,
     /// The time of the last row of a target before it.
     pub(crate) since: Duration,
     /// How many snapshots it has.
@@ -73,7 +75,7 @@ pub(crate) struct Written {
 }
 
 /// About how many bytes the one batch of a segment has at most, uncompressed: readers allow any batch 16 MiB.
-const MAX_WHOLE: usize = 14 << 20;
+pub(crate) const MAX_WHOLE: usize = 14 << 20;
 
 /// About how many bytes are buffered at most, uncompressed.
 pub(crate) const MAX_BUFFERED: usize = 8 << 20;
@@ -95,6 +97,7 @@ impl Written {
             batches: Vec::new(),
             bytes: 0,
             last: 0,
+            most: MAX_WHOLE,
             since,
             snapshots: 0,
             merger,
@@ -136,9 +139,9 @@ impl Written {
     /// of it is hardly smaller.
     pub(crate) fn is_full(&self) -> bool {
         if self.merger.is_none() {
-            return self.bytes >= MAX_BUFFERED / 4;
+            return self.bytes >= self.most.min(MAX_BUFFERED / 4);
         }
-        self.bytes + self.last.max(1 << 20) > MAX_WHOLE
+        self.bytes + self.last.max(self.most / 14) > self.most
     }
 
     /// Whether one batch can take the place of its batches, and is smaller than they are.

@@ -16,7 +16,7 @@ use crate::encode::Encoder;
 use crate::id::StoredId;
 use crate::message::{END_MARKER, Segment};
 use crate::output::Output;
-use crate::segment::{Buffered, MAX_BUFFERED, Written};
+use crate::segment::{Buffered, MAX_BUFFERED, MAX_WHOLE, Written};
 use crate::target::{mapping_columns, region_columns};
 use crate::time::nanoseconds;
 use crate::{
@@ -178,6 +178,14 @@ impl Recorder {
     /// nothing.
     pub fn appearing_whole(mut self) -> Self {
         self.appears_whole = true;
+        self
+    }
+
+    /// The same recorder, which keeps about so many bytes of a segment in memory at most, uncompressed. Shorter segments
+    /// are larger in the file. The default is 14 MiB, which is never exceeded.
+    #[must_use]
+    pub fn with_segments_of(mut self, bytes: usize) -> Self {
+        self.segment.most = bytes.min(MAX_WHOLE);
         self
     }
 
@@ -573,7 +581,9 @@ impl Recorder {
 
     fn begin_segment(&mut self) {
         let number = self.segment.number.saturating_add(1);
+        let most = self.segment.most;
         self.segment = Written::new(&self.schema, number, self.output.len(), self.last);
+        self.segment.most = most;
     }
 
     /// Notes that a batch was handed to the kernel. The recording gets its name with the first.

@@ -61,6 +61,13 @@ impl RecordingSink {
         Ok(Self::new(recorder, usage.then(Usage::new), false))
     }
 
+    /// The same recording, which keeps about so many bytes in memory at most ([`Recorder::with_segments_of`]).
+    #[must_use]
+    pub fn with_segments_of(mut self, bytes: usize) -> Self {
+        self.recorder = self.recorder.map(|recorder| recorder.with_segments_of(bytes));
+        self
+    }
+
     /// Where the recording is.
     pub fn path(&self) -> Option<&Path> {
         self.recorder.as_ref().map(Recorder::path)

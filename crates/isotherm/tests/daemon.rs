@@ -234,6 +234,10 @@ fn groups_are_made_changed_paused_and_deleted_by_requests() {
     running.client.ask("PUT", "/v1/groups/g/schemes", Some(put.to_string())).unwrap();
     eventually("the scheme is in force", || running.get("/v1/groups/g/schemes")[0]["name"] == "put");
     assert_eq!(running.get("/v1/groups/g")["settings"]["schemes"], put["schemes"]);
+    std::fs::write(running.place.path("lines"), "4K max 0% 0% 10s max stat\n").unwrap();
+    running.said(&["set", "g", "--schemes", "lines"]);
+    eventually("the schemes of the lines are in force", || running.get("/v1/groups/g/schemes")[0]["name"] != "put");
+    assert!(running.get("/v1/groups/g")["settings"]["schemes"].as_str().unwrap().contains("4K max"));
 
     // Schemes only count, until the group may act.
     let scheme = "schemes: [{name: cold, access_rate: 0%, action: stat}]\n";
@@ -290,6 +294,31 @@ fn groups_share_a_run_and_each_sees_its_own_processes() {
     drop(other);
     eventually("the group of the process that has ended is over", || running.get("/v1/groups/b")["state"] == "ended");
     assert_eq!(running.get("/v1/groups/both")["state"], "watching");
+    running.end();
+}
+
+#[test]
+fn each_large_cgroup_is_a_group_too() {
+    let running = Running::new("    each_cgroup_above: 64M\n");
+    let targets = running.get("/v1/groups/a/targets");
+    let cgroup = targets[0]["cgroup"].as_str().unwrap_or("/").to_owned();
+    if cgroup == "/" {
+        or_skip!(Err::<(), _>("the tests are in no cgroup of their own"));
+    }
+    let groups = || running.get("/v1/groups").as_array().unwrap().clone();
+    eventually("the cgroup is a group", || groups().len() == 2);
+    let made = groups().into_iter().find(|group| group["name"] != "a").unwrap();
+    assert_eq!(made["settings"]["select"], json!({ "cgroup": [cgroup] }));
+    let name = made["name"].as_str().unwrap().to_owned();
+    assert!(cgroup.ends_with(&name), "{name} of {cgroup}");
+    let path = format!("/v1/groups/{}/targets", encoded(&name));
+    eventually("its processes are those of the cgroup", || {
+        running.get(&path).as_array().unwrap().iter().any(|target| target["pid"] == running.target.0.id())
+    });
+    let written = running.place.text("isotherm.yaml").replace("    each_cgroup_above: 64M\n", "");
+    std::fs::write(running.place.path("isotherm.yaml"), written).unwrap();
+    running.said(&["reload"]);
+    eventually("nobody asks for the group any more", || groups().len() == 1);
     running.end();
 }
 

@@ -215,7 +215,9 @@ pub const OPERATIONS: &[Operation] = &[
         run: |daemon, call| {
             let group = daemon.groups.get(call.group())?;
             let schemes = isotherm_scheme::parse("body", &call.body)?;
-            let SchemesRequest { schemes: written } = call.body()?;
+            // Lines, as in DAMON's papers, are kept as they are.
+            let written = call.body::<SchemesRequest>().map(|body| body.schemes.into());
+            let written = written.unwrap_or_else(|_| call.body.clone().into());
             daemon.groups.set_schemes(&group, schemes, written)?;
             Ok(Answer::Done)
         },

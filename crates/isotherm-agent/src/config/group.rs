@@ -6,8 +6,8 @@ use std::time::Duration;
 use isotherm_core::scheme::{Quota, Scheme};
 use isotherm_core::{AttributeOptions, Budget, Granularity};
 use isotherm_run::{
-    Allowance, IntervalsChoice, ProbeChoice, RunConfig, Scheduling, SchemeOptions, SchemeSource, Selection, Source,
-    SurveyChoice, Targets,
+    Allowance, Glob, IntervalsChoice, ProbeChoice, RunConfig, Scheduling, SchemeOptions, SchemeSource, Selection,
+    Selector, Source, SurveyChoice, Targets,
 };
 use isotherm_scheme::Diagnostics;
 use isotherm_scheme::form::{self, Node};
@@ -37,6 +37,10 @@ pub struct GroupSettings {
     /// Metrics name cgroups that have at least so much memory of the group. The others are added up.
     #[serde(default = "tens_of_mebibytes")]
     pub cgroups_above: Size,
+    /// Each cgroup with at least so much memory of the group is a group, too, named after its unit or container. It is
+    /// watched in the same manner, and nothing is done to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each_cgroup_above: Option<Size>,
     /// How accessed pages are found.
     #[serde(default)]
     pub probe: ProbeName,
@@ -52,7 +56,7 @@ pub struct GroupSettings {
     /// Whether schemes may change memory. Without it, only schemes with the action `stat` are allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub act: bool,
-    /// Schemes, as in a scheme file.
+    /// Schemes, as in a scheme file: a list of objects, or its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schemes: Option<serde_json::Value>,
     /// A file of schemes, which is read again when it changes.
@@ -122,7 +126,7 @@ fn auto() -> String {
 }
 
 /// The longest name of a group.
-const LONGEST_NAME: usize = 64;
+pub const LONGEST_NAME: usize = 64;
 
 /// In which manner a group is watched. Groups with the same one share a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,6 +179,10 @@ impl Group {
             },
         };
         let mut schemes = match (node.get("schemes"), &settings.schemes) {
+            (Some(node), Some(serde_json::Value::String(text))) => match isotherm_scheme::parse("schemes", text) {
+                Ok(schemes) => schemes,
+                Err(why) => return diagnostics.fail(node.position, why.to_string()),
+            },
             (Some(node), Some(_)) => form::schemes(node, diagnostics),
             _ => Vec::new(),
         };
@@ -223,8 +231,8 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Group::allowed`].
-    pub fn with_schemes(&self, schemes: Vec<Scheme>, written: Vec<serde_json::Value>) -> Result<Self, String> {
-        let settings = GroupSettings { schemes: Some(written.into()), ..self.settings.clone() };
+    pub fn with_schemes(&self, schemes: Vec<Scheme>, written: serde_json::Value) -> Result<Self, String> {
+        let settings = GroupSettings { schemes: Some(written), ..self.settings.clone() };
         Ok(Self { settings, schemes: self.allowed(schemes)?, ..self.clone() })
     }
 
@@ -240,7 +248,12 @@ impl Group {
 
     /// Whether the other one watches the same in the same way, so that schemes alone may differ.
     pub fn watches_as(&self, other: &Self) -> bool {
-        let plain = |of: &Self| GroupSettings { schemes: None, cgroups_above: Size(0), ..of.settings.clone() };
+        let plain = |of: &Self| GroupSettings {
+            schemes: None,
+            cgroups_above: Size(0),
+            each_cgroup_above: None,
+            ..of.settings.clone()
+        };
         // What was prepared without schemes takes none later.
         let has_schemes = |of: &Self| (of.schemes.is_empty(), of.manner());
         plain(self) == plain(other) && has_schemes(self) == has_schemes(other)
@@ -260,6 +273,26 @@ impl Group {
             target_budget: settings.target_budget,
             compares_rates: self.schemes.iter().any(|scheme| scheme.longest_aggregation().is_none()),
         })
+    }
+
+    /// The group of this name for a cgroup that has much memory of this one.
+    pub fn of_cgroup(&self, name: &str, path: &str) -> Option<Self> {
+        let glob = Glob::escape(path);
+        let any = vec![Selector::Cgroup(Glob::new(&glob).ok()?)];
+        let settings = GroupSettings {
+            name: name.into(),
+            select: Selectors { cgroup: vec![glob], ..Selectors::default() },
+            each_cgroup_above: None,
+            children: false,
+            act: false,
+            schemes: None,
+            scheme_file: None,
+            limits: Limits::default(),
+            recording: None,
+            ..self.settings.clone()
+        };
+        let selection = Selection { any, children: false, ..self.selection.clone() };
+        Some(Self { settings, selection, survey: self.survey, schemes: Vec::new() })
     }
 
     /// The processes of the group.

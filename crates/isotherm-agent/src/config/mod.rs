@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 
-pub use group::{AttributeSettings, Group, GroupSettings, Limits, Manner, ProbeName};
+pub use group::{AttributeSettings, Group, GroupSettings, LONGEST_NAME, Limits, Manner, ProbeName};
 pub use quantity::{Regions, Share, Size, Time};
 pub use select::Selectors;
 

@@ -12,6 +12,7 @@ fn the_default_watches_all_and_acts_on_nothing() {
     let [group] = &config.groups[..] else { panic!("{config:?}") };
     assert!(group.settings.select.all && !group.settings.act && group.schemes().is_empty());
     assert_eq!((config.settings.cpu_budget, group.settings.cgroups_above), (Share(0.01), Size(64 << 20)));
+    assert_eq!(group.settings.each_cgroup_above, Some(Size(64 << 20)));
     assert_eq!(config.settings.history, HistorySettings::default());
 }
 
@@ -71,6 +72,16 @@ fn a_group_is_the_same_in_json_and_comes_back_as_it_was_written() {
     let again = Group::parse("request", &serde_json::to_string(&group.settings).unwrap()).unwrap();
     assert_eq!(again.settings, group.settings);
     assert!(again.watches_as(&group));
+}
+
+#[test]
+fn the_group_of_a_cgroup_is_watched_as_the_group_that_it_is_of_and_acts_on_nothing() {
+    let config = Config::parse("a.yaml", RECLAIM).unwrap();
+    let group = config.groups[0].of_cgroup("x", r"/machine.slice/machine-a\x2db.scope").unwrap();
+    assert!(!group.settings.act && group.schemes().is_empty() && group.scheme_options().is_none());
+    assert_eq!(group.manner(), config.groups[0].manner());
+    let again = Group::parse("request", &serde_json::to_string(&group.settings).unwrap()).unwrap();
+    assert_eq!(again.selection(), group.selection());
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn snapshot(second: u64) -> Event {
 
 /// Writes one file of a history, of these seconds.
 fn written(directory: &Path, header: &Header, seconds: std::ops::Range<u64>) {
-    let mut writer = HistoryWriter::new(directory);
+    let mut writer = HistoryWriter::new(directory, Arc::default());
     for second in seconds {
         assert_eq!(writer.event(&snapshot(second), (header, Duration::ZERO), false), None);
     }
@@ -113,7 +113,7 @@ fn a_history_that_cannot_be_written_says_so_once_and_harms_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = tempfile::NamedTempFile::new_in(directory.path()).unwrap();
     // A file is no directory.
-    let mut writer = HistoryWriter::new(&file.path().join("a"));
+    let mut writer = HistoryWriter::new(&file.path().join("a"), Arc::default());
     let said = writer.event(&snapshot(1), (&header(), Duration::ZERO), false).unwrap();
     assert!(said.starts_with("the history has stopped: "), "{said}");
     assert_eq!(writer.event(&snapshot(2), (&header(), Duration::ZERO), false), None);

@@ -3,6 +3,7 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::{BoxError, chain};
@@ -23,9 +24,17 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The time from a failure to the next attempt.
 const PAUSE: Duration = Duration::from_secs(30);
 
+/// About how many bytes all histories together keep in memory before they write them in their final form, and the bounds
+/// of each: short segments are larger in the file.
+const MEMORY: usize = 12 << 20;
+const LEAST_MEMORY: usize = 256 << 10;
+const MOST_MEMORY: usize = 4 << 20;
+
 /// Writes the events of a group to one recording after another. A full disk ends that for a while, and nothing else.
 pub struct HistoryWriter {
     directory: PathBuf,
+    /// Each writer holds it, so that they can be counted.
+    count: Arc<()>,
     open: Option<Open>,
     failure: Option<String>,
     /// When writing is tried again.
@@ -39,9 +48,9 @@ struct Open {
 }
 
 impl HistoryWriter {
-    /// Writes to this directory, which is created with the first file.
-    pub fn new(directory: &Path) -> Self {
-        Self { directory: directory.into(), open: None, failure: None, retry: Instant::now() }
+    /// Writes to this directory, which is created with the first file. Those who hold `count` share the memory.
+    pub fn new(directory: &Path, count: Arc<()>) -> Self {
+        Self { directory: directory.into(), count, open: None, failure: None, retry: Instant::now() }
     }
 
     /// Why nothing is written at the moment.
@@ -101,7 +110,8 @@ impl HistoryWriter {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let start = header.started_unix_ns / 1_000_000 + from.as_millis() as u64;
         let path = path(&self.directory, Level::Seconds, start);
-        let sink = RecordingSink::create(&path, header.clone(), from, usage)?;
+        let memory = (MEMORY / Arc::strong_count(&self.count)).clamp(LEAST_MEMORY, MOST_MEMORY);
+        let sink = RecordingSink::create(&path, header.clone(), from, usage)?.with_segments_of(memory);
         self.open = Some(Open { sink, began: Instant::now(), checked: Instant::now() });
         Ok(())
     }

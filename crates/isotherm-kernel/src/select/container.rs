@@ -28,9 +28,23 @@ const LEAST_OF_ID: usize = 4;
 /// A file of a runtime that is larger is not read.
 const LARGEST_FILE: u64 = 16 << 20;
 
+/// What a container is called, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerNames {
+    /// Its name, or the first characters of its ID.
+    pub container: String,
+    /// The pod, in Kubernetes: its name, or its UID.
+    pub pod: Option<String>,
+    /// The namespace of the pod.
+    pub namespace: Option<String>,
+}
+
+/// So many characters of an ID stand for it, as runtimes show it.
+const SHOWN_OF_ID: usize = 12;
+
 /// The containers of the machine.
 #[derive(Debug)]
-pub(crate) struct Containers {
+pub struct Containers {
     root: PathBuf,
     /// The names of a container, by its ID.
     names: RefCell<HashMap<String, Vec<String>>>,
@@ -38,13 +52,49 @@ pub(crate) struct Containers {
 
 impl Containers {
     /// Those of the machine whose `/` is `root`.
-    pub(crate) fn new(root: &Path) -> Self {
+    pub fn new(root: &Path) -> Self {
         Self { root: root.into(), names: RefCell::default() }
     }
 
     /// Forgets the names, which may change.
-    pub(super) fn forget(&self) {
+    pub fn forget(&self) {
         self.names.borrow_mut().clear();
+    }
+
+    /// What the innermost container is called that the cgroup at `path` belongs to. `None` if it is that of none.
+    pub fn names_in(&self, path: &str) -> Option<ContainerNames> {
+        let mut found: Option<ContainerNames> = None;
+        let mut pod_uid = None;
+        for part in path.split('/') {
+            if let Some(name) = name_in(part) {
+                found = Some(ContainerNames { container: name, ..ContainerNames::default() });
+            } else if let Some(uid) = pod_in(part) {
+                pod_uid = Some(uid);
+            } else if let Some(id) = id_in(part) {
+                found = Some(self.names_of_container(id, pod_uid.take()));
+            }
+        }
+        found
+    }
+
+    fn names_of_container(&self, id: &str, pod_uid: Option<String>) -> ContainerNames {
+        if let Some([pod, namespace, container]) = self.in_kubernetes(id).next() {
+            return ContainerNames { container, pod: Some(pod), namespace: Some(namespace) };
+        }
+        let mut known = self.names.borrow_mut();
+        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id));
+        let container = names.first().map_or_else(|| id.chars().take(SHOWN_OF_ID).collect(), String::clone);
+        ContainerNames { container, pod: pod_uid, namespace: None }
+    }
+
+    /// The names of the pod, the namespace and the container that kubelet has for a container.
+    fn in_kubernetes(&self, id: &str) -> impl Iterator<Item = [String; 3]> {
+        let suffix = format!("-{id}.log");
+        self.entries("var/log/containers").into_iter().filter_map(move |log| {
+            let name = log.rsplit('/').next()?.strip_suffix(&suffix)?;
+            let parts: Vec<String> = name.split('_').map(String::from).collect();
+            parts.try_into().ok()
+        })
     }
 
     /// Whether the cgroup at `path` is that of the container or pod that `wanted` names, or lies below it.
@@ -103,12 +153,8 @@ impl Containers {
                 }
             }
         }
-        for log in self.entries("var/log/containers") {
-            let name = log.rsplit('/').next().and_then(|log| log.strip_suffix(&format!("-{id}.log")));
-            let parts: Vec<&str> = name.into_iter().flat_map(|name| name.split('_')).collect();
-            if let [pod, namespace, container] = parts[..] {
-                names.extend([pod.into(), container.into(), format!("{namespace}/{pod}")]);
-            }
+        for [pod, namespace, container] in self.in_kubernetes(id) {
+            names.extend([format!("{namespace}/{pod}"), pod, container]);
         }
         names
     }
@@ -214,6 +260,28 @@ mod tests {
         }
         let in_pod = format!("/kubepods/burstable/pod{POD}/{ID}/docker/{inner}");
         assert!(containers.is_in(&in_pod, POD) && containers.is_in(&in_pod, &inner));
+    }
+
+    #[test]
+    fn the_cgroup_of_a_container_says_what_it_is_called() {
+        let other = ID.replace('0', "9");
+        let (_root, containers) = made(&[
+            (format!("var/lib/docker/containers/{ID}/config.v2.json"), r#"{"Name": "/web"}"#.into()),
+            (format!("var/log/containers/pod-1_shop_cart-{other}.log"), String::new()),
+        ]);
+        let names = |path: &str| {
+            let found = containers.names_in(path)?;
+            Some((found.container, found.pod.unwrap_or_default(), found.namespace.unwrap_or_default()))
+        };
+        let expected = |container: &str, pod: &str, namespace: &str| {
+            Some((container.to_owned(), pod.to_owned(), namespace.to_owned()))
+        };
+        assert_eq!(names(&format!("/docker/{ID}")), expected("web", "", ""));
+        let of_pod = |id: &str| format!("/kubepods/besteffort/pod{POD}/{id}");
+        assert_eq!(names(&of_pod(&other)), expected("cart", "pod-1", "shop"));
+        assert_eq!(names(&of_pod(&ID.replace('0', "7"))), expected("7123456789ab", POD, ""));
+        assert_eq!(names("/lxc.payload.db/init.scope"), expected("db", "", ""));
+        assert_eq!(names("/system.slice/redis.service"), None);
     }
 
     #[test]

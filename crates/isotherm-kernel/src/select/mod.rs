@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use container::Containers;
+pub use container::{ContainerNames, Containers};
 pub(crate) use facts::Facts;
 pub(crate) use finder::Finder;
 pub use parties::Parties;
