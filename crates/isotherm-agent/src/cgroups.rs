@@ -34,7 +34,7 @@ pub fn named(
 ) -> BTreeMap<String, String> {
     let mut large: Vec<(u64, String)> = sums(known).into_iter().map(|(path, sums)| (sums.present, path)).collect();
     let is_large = |present: u64, path: &str| present >= least || present >= least / 2 && is_group(path);
-    large.retain(|(present, path)| path.trim_matches('/') != "" && is_large(*present, path));
+    large.retain(|(present, path)| !path.trim_matches('/').is_empty() && is_large(*present, path));
     large.sort_by(|a, b| b.cmp(a));
     large.truncate(MOST);
     // The order of paths does not change as memory does, and so the names do not.

@@ -214,9 +214,9 @@ pub trait AddressSpace {
         None
     }
 
-    /// The parties of a target: the numbers of the groups of targets to which it belongs. For each party, surveys and the
-    /// panel tell sums in which memory that several of its targets map counts once. Without parties, they tell those of
-    /// all targets.
+    /// The parties of a target: the numbers of the groups of targets to which it belongs. For each party, surveys and
+    /// the panel tell sums in which memory that several of its targets map counts once. Without parties, they tell
+    /// those of all targets.
     fn parties(&mut self, target: TargetId) -> Arc<[u32]> {
         let _ = target;
         Arc::default()

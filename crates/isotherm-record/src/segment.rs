@@ -60,7 +60,9 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     /// The same of the last one.
     last: usize,
-    /// The same of all, at most.
+    /// The memory that the batches take: small ones take more than their bytes.
+    memory: usize,
+    /// The bytes of all, at most, and the memory if that is less than there may be.
     pub(crate) most: usize,
     /// The time of the last row of a target before it.
     pub(crate) since: Duration,
@@ -97,6 +99,7 @@ impl Written {
             batches: Vec::new(),
             bytes: 0,
             last: 0,
+            memory: 0,
             most: MAX_WHOLE,
             since,
             snapshots: 0,
@@ -129,6 +132,7 @@ impl Written {
 
     /// Takes in a batch that was handed to the kernel.
     pub(crate) fn add(&mut self, batch: RecordBatch, bytes: usize) {
+        self.memory += batch.get_array_memory_size();
         self.batches.push(batch);
         self.bytes += bytes;
         self.last = bytes;
@@ -141,7 +145,8 @@ impl Written {
         if self.merger.is_none() {
             return self.bytes >= self.most.min(MAX_BUFFERED / 4);
         }
-        self.bytes + self.last.max(self.most / 14) > self.most
+        let is_limited = self.most < MAX_WHOLE;
+        self.bytes + self.last.max(self.most / 14) > self.most || is_limited && self.memory > self.most
     }
 
     /// Whether one batch can take the place of its batches, and is smaller than they are.

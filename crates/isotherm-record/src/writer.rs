@@ -181,8 +181,8 @@ impl Recorder {
         self
     }
 
-    /// The same recorder, which keeps about so many bytes of a segment in memory at most, uncompressed. Shorter segments
-    /// are larger in the file. The default is 14 MiB, which is never exceeded.
+    /// The same recorder, which keeps about so many bytes of a segment in memory at most. Shorter segments are larger
+    /// in the file. The default is 14 MiB, uncompressed, which is never exceeded.
     #[must_use]
     pub fn with_segments_of(mut self, bytes: usize) -> Self {
         self.segment.most = bytes.min(MAX_WHOLE);

@@ -24,8 +24,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The time from a failure to the next attempt.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// About how many bytes all histories together keep in memory before they write them in their final form, and the bounds
-/// of each: short segments are larger in the file.
+/// About how many bytes all histories together keep in memory before they write them in their final form, and the
+/// bounds of each: short segments are larger in the file.
 const MEMORY: usize = 12 << 20;
 const LEAST_MEMORY: usize = 256 << 10;
 const MOST_MEMORY: usize = 4 << 20;
@@ -58,8 +58,9 @@ impl HistoryWriter {
         self.failure.as_deref()
     }
 
-    /// Writes an event of a run with this header, from when the group is watched on. `usage` says that nothing else tells how much memory the processes
-    /// use. Returns what the user should know: that writing has failed, or goes on.
+    /// Writes an event of a run with this header, from when the group is watched on. `usage` says that nothing else
+    /// tells how much memory the processes use. Returns what the user should know: that writing has failed, or goes
+    /// on.
     pub fn event(&mut self, event: &Event, of: (&Header, Duration), usage: bool) -> Option<String> {
         match self.write(event, of, usage) {
             Ok(()) => {

@@ -93,10 +93,10 @@ impl PreparedSchemes {
         goals.filter_map(fed).collect()
     }
 
-    /// Starts to act on `processes`, on the snapshots in the mailbox of `control`. The monitor pauses while all schemes
-    /// sleep, and the run stops if the schemes fail. `first` are the attributes that the run begins with, if its
-    /// intervals follow from what is observed: schemes that need them can be put in force later. `own` says which of the
-    /// processes the schemes are for, if they are not for all.
+    /// Starts to act on `processes`, on the snapshots in the mailbox of `control`. The monitor pauses while all
+    /// schemes sleep, and the run stops if the schemes fail. `first` are the attributes that the run begins with, if
+    /// its intervals follow from what is observed: schemes that need them can be put in force later. `own` says which
+    /// of the processes the schemes are for, if they are not for all.
     pub(crate) fn start(
         self,
         processes: ProcessTable,
