@@ -40,6 +40,9 @@ struct Options {
     /// For how long each simulation runs
     #[arg(long, value_name = "S", default_value_t = 120)]
     seconds: u64,
+    /// The seed of what is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Replace text of the schemes, for experiments, such as 'min: 10s=min: 3s'
     #[arg(long, value_name = "FROM=TO", value_parser = change)]
     change: Vec<(String, String)>,
@@ -83,6 +86,7 @@ fn main() -> Result<()> {
                     price: options.price,
                     survey: options.survey,
                     seconds: options.seconds,
+                    seed: options.seed,
                     changes: options.change.clone(),
                 };
                 let began = Instant::now();

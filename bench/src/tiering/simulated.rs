@@ -136,6 +136,8 @@ pub struct Setting {
     pub survey: Duration,
     /// For how long it runs, in seconds.
     pub seconds: u64,
+    /// The seed of what is random in it.
+    pub seed: u64,
     /// What is replaced in the text of the schemes, and by what: for experiments.
     pub changes: Vec<(String, String)>,
 }
@@ -264,7 +266,7 @@ pub fn run(setting: &Setting) -> Result<Figures> {
     let size = fast / SCALE;
     let pattern = setting.work.pattern(setting.bytes / SCALE, size, setting.seconds)?;
     let clock = SimClock::default();
-    let memory = SimMemory::new(pattern.clone(), clock.clone(), 1);
+    let memory = SimMemory::new(pattern.clone(), clock.clone(), setting.seed);
     let kept = MIGRATION_MARGIN / SCALE;
     let costs = Costs {
         page: setting.price,
@@ -276,7 +278,7 @@ pub fn run(setting: &Setting) -> Result<Figures> {
     let slow = || -> Vec<Vec<bool>> { (0..pattern.areas.len()).map(|area| machine.slow_pages(area)).collect() };
     let first = slow();
     let engine = Schemes::new(schemes(setting, fast)?, machine.clone(), machine.clone(), machine.clone())?;
-    let rng = Pcg64Mcg::seed_from_u64(1);
+    let rng = Pcg64Mcg::seed_from_u64(setting.seed);
     let mut monitor = Monitor::new(Attributes::default(), rng, memory.clone(), memory, engine);
     monitor.set_survey(SurveySettings { interval: setting.survey, ..SurveySettings::default() });
     let mut next = monitor.start()?;
@@ -342,6 +344,7 @@ mod tests {
             price: Duration::from_micros(200),
             survey: SECOND,
             seconds: 40,
+            seed: 1,
             changes: Vec::new(),
         };
         let figures = run(&setting).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 mod exchange;
 
-pub use exchange::{EXCHANGE_IDLE, EXCHANGE_PATIENCE, Patience, Waiting, rank};
+pub use exchange::{EXCHANGE_IDLE, Patience, Waiting, rank};
 
 /// The default limit of how many bytes are moved in a second, in both directions together. Each direction gets half.
 pub const DEFAULT_RATE: u64 = 200_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rate::{sampling_interval, share_of_counts};
 use crate::survey::{Fading, InUse, PageHistory};
-use crate::tiering::{self, COOL_DOWN, EXCHANGE_IDLE, EXCHANGE_PATIENCE, OFTEN, PATIENCE, RECENT};
+use crate::tiering::{self, COOL_DOWN, EXCHANGE_IDLE, OFTEN, PATIENCE, RECENT};
 use crate::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
 
 use super::backoff::{Asked, Backoff, Rejections};
@@ -112,7 +112,7 @@ pub(crate) struct Seen<'a> {
     pub second_look: Option<usize>,
     /// Whether hot memory waits for the room that the scheme makes.
     pub makes_room: bool,
-    /// How many times as much evidence as at first it takes to make room.
+    /// How many times as much evidence as at first it takes to make room, and how many times the age of the condition.
     pub patience: f64,
 }
 
@@ -185,7 +185,8 @@ fn is_time_to_look_again(now: Duration, at: Duration, surveyed: Duration) -> boo
 /// accessed, or if it was idle for three times as long as asked for.
 ///
 /// Where hot memory waits for room that the scheme makes, pages that two surveys have found idle are candidates
-/// whatever their age, for memory that is hotter ([`Fading::makes_room_for`]).
+/// whatever their age, for memory that is hotter ([`Fading::makes_room_for`]). While much of what was moved comes back,
+/// such a scheme asks for a greater age in any case.
 ///
 /// Memory that could not be observed is neither hot nor cold: a scheme whose condition asks for a frequency or an age
 /// leaves it out, and an action that takes memory away does, too, unless the scheme allows it. A target without facts
@@ -207,6 +208,9 @@ pub(crate) fn collect(
         Some(Moves::Cold) | None => Duration::ZERO,
     };
     let least_idle = scheme.condition.age.min();
+    // Memory that is demoted for its age may come back, too.
+    let patience = if scheme.makes_room_for.is_empty() { 1.0 } else { seen.patience };
+    let idle_enough = Duration::try_from_secs_f64(least_idle.as_secs_f64() * patience).unwrap_or(Duration::MAX);
     let mut excluded = Excluded::default();
     let allows_unobserved = scheme.unobserved && action.takes_away();
     for (target_index, target) in snapshot.targets.iter().enumerate() {
@@ -239,14 +243,14 @@ pub(crate) fn collect(
             let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
             match (pages, action.reach()) {
                 (Some(pages), Reach::IdlePages) => {
-                    let idle = pages.idle_ranges(range, least_idle).into_iter();
+                    let idle = pages.idle_ranges(range, idle_enough).into_iter();
                     parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
                     if allows_unobserved {
                         let unseen = pages.unobservable_ranges(range, least_idle).into_iter();
                         parts.extend(unseen.map(|range| Part { age: least_idle, ..part(range) }));
                     }
-                    if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < least_idle) {
-                        let idle = pages.never_accessed_ranges(range, enough..least_idle).into_iter();
+                    if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < idle_enough) {
+                        let idle = pages.never_accessed_ranges(range, enough..idle_enough).into_iter();
                         parts.extend(idle.map(|(range, age)| Part { age, never_accessed: true, ..part(range) }));
                     }
                     if seen.makes_room {
@@ -286,10 +290,10 @@ pub(crate) fn collect(
                     let age = known.min(since);
                     // Two surveys are two looks.
                     let hot_for = if repeated { since } else { age };
-                    let counts_as = if never_accessed && acted_at.is_none() { least_idle } else { age };
+                    let counts_as = if never_accessed && acted_at.is_none() { least_idle.max(age) } else { age };
                     let is_sure = || match action.moves() {
                         Some(Moves::Hot) => pages.is_none() || in_use.is_some_and(|share| share >= OFTEN),
-                        _ => age >= least_idle.saturating_mul(PATIENCE),
+                        _ => age >= idle_enough.saturating_mul(PATIENCE),
                     };
                     let holds = |age| hot_for >= least_age && scheme.condition.holds(region.size(), rate, hz, age);
                     let is_old = holds(counts_as) && (!undoes || is_sure());
@@ -300,8 +304,7 @@ pub(crate) fn collect(
                         }
                         Some(_) if since < COOL_DOWN || !holds(least_idle) => return,
                         Some(fading) => {
-                            let patience = seen.patience * if undoes { EXCHANGE_PATIENCE } else { 1.0 };
-                            let Some(least) = fading.makes_room_for(patience) else { return };
+                            let Some(least) = fading.makes_room_for(patience, undoes) else { return };
                             Room::MadeFor(least)
                         }
                     };
@@ -394,8 +397,9 @@ pub(crate) fn whole_granules(range: AddrRange, action: Action) -> Option<AddrRan
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. Among
-/// equal scores, memory from `cursor` on comes before memory below it.
+/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. The latter
+/// comes in the order of the ranks that it makes room for. Among equal scores, memory from `cursor` on comes before
+/// memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
         && let Some(cut) = candidates.iter().position(|c| c.target == target && c.range.split_at(addr).is_some())
@@ -407,7 +411,11 @@ pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) 
     }
     candidates.sort_unstable_by_key(|candidate| {
         let position = (candidate.target, candidate.range.start());
-        let by_age = !matches!(candidate.room, Room::MadeFor(_));
-        (Reverse((by_age, candidate.yields, candidate.score)), cursor.is_some_and(|cursor| position < cursor), position)
+        let for_rank = match candidate.room {
+            Room::MadeFor(least) => Some(least),
+            Room::Any | Room::Waits(_) => None,
+        };
+        let by_score = Reverse((candidate.yields, candidate.score));
+        (for_rank, by_score, cursor.is_some_and(|cursor| position < cursor), position)
     });
 }

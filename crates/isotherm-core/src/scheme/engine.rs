@@ -443,12 +443,13 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         report.quota = budget.limit(&scheme.quota);
         report.goal_score = budget.score();
         report.quota_share = budget.share(&scheme.quota);
-        self.count_moved_back(index);
+        self.count_moved_back(index, snapshot);
         Ok(())
     }
 
-    /// Tells the schemes that move memory in the other direction what the last application of this one has undone.
-    fn count_moved_back(&mut self, index: usize) {
+    /// Tells the schemes that move memory in the other direction what the last application of this one has undone. What
+    /// is demoted was promoted in vain if it has been idle for at least half of the time since then.
+    fn count_moved_back(&mut self, index: usize, snapshot: &Snapshot) {
         let Some(direction) = self.active[index].scheme.action.moves() else {
             return;
         };
@@ -456,7 +457,14 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let others = self.active.iter_mut().filter(|a| a.scheme.action.moves() == Some(direction.opposite()));
         for other in others {
             for acted in regions.iter().filter(|acted| acted.applied > 0) {
-                other.victims.moved_back(acted.target, acted.range, acted.applied);
+                let history = snapshot.history(acted.target).filter(|_| direction == Moves::Cold);
+                other.victims.moved_back(acted.target, acted.range, acted.applied, |range, at| match history {
+                    Some(history) => {
+                        let idle = history.idle_ranges(range, snapshot.time.saturating_sub(at) / 2);
+                        idle.iter().map(|(range, _)| range.size()).sum()
+                    }
+                    None => range.size(),
+                });
             }
         }
         self.active[index].report.last.regions = regions;
@@ -537,8 +545,8 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         }
 
         self.look_at_victims(snapshot);
-        let demoting = self.active.iter_mut().filter(|active| active.scheme.action.moves() == Some(Moves::Cold));
-        let moves = demoting.map(|active| active.victims.take_moves());
+        let moving = self.active.iter_mut().filter(|active| active.scheme.action.moves().is_some());
+        let moves = moving.map(|active| active.victims.take_moves());
         let [moved, back] = moves.fold([0, 0], |[moved, back], [more, of_it]| [moved + more, back + of_it]);
         self.patience.take(snapshot.time, moved, back);
         for index in 0..self.active.len() {

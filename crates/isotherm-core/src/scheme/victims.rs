@@ -1,8 +1,8 @@
 //! Victims: the memory that a scheme has freed, or moved to another node, watched for a while to see how much of it
 //! comes back.
 //!
-//! Memory that was moved comes back if a scheme of the other direction moves it. Memory that was freed comes back if it
-//! is in memory again. With a survey, the present pages of the survey show this. Otherwise the pages are checked once,
+//! Memory that was moved comes back if a scheme of the other direction moves it, unless it was in use in between, for
+//! most of the time. Memory that was freed comes back if it is in memory again. With a survey, the present pages of the survey show this. Otherwise the pages are checked once,
 //! when the time is over.
 
 use std::time::Duration;
@@ -71,12 +71,19 @@ impl Victims {
         self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned });
     }
 
-    /// Takes in that `moved` bytes of `range`, which may have been moved by this scheme, were moved back.
-    pub(crate) fn moved_back(&mut self, target: TargetId, range: AddrRange, moved: u64) {
+    /// Takes in that `moved` bytes of `range`, which may have been moved by this scheme, were moved back. `counts` returns
+    /// how many bytes of a range count that was moved at a time.
+    pub(crate) fn moved_back(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        moved: u64,
+        counts: impl Fn(AddrRange, Duration) -> u64,
+    ) {
         let of_target = self.watched.iter_mut().filter(|victim| victim.target == target);
         for (both, victim) in of_target.filter_map(|victim| Some((victim.range.intersection(range)?, victim))) {
             // Where in the range the bytes are is not known.
-            let share = u128::from(moved) * u128::from(both.size()) / u128::from(range.size().max(1));
+            let share = u128::from(moved) * u128::from(counts(both, victim.at)) / u128::from(range.size().max(1));
             let share = u64::try_from(share).unwrap_or(u64::MAX);
             let returned = victim.returned.saturating_add(share).min(victim.freed);
             self.moves[1] += returned - victim.returned;
@@ -251,11 +258,12 @@ mod tests {
         let mut victims = Victims::default();
         victims.freed(TARGET, range(0, 100), 80, 0, seconds(1));
         victims.freed(TARGET, range(200, 300), 100, 0, seconds(2));
-        victims.moved_back(TARGET, range(50, 150), 100);
-        victims.moved_back(TargetId::process(2, Duration::ZERO), range(200, 300), 100);
+        let all = |range: AddrRange, _| range.size();
+        victims.moved_back(TARGET, range(50, 150), 100, all);
+        victims.moved_back(TargetId::process(2, Duration::ZERO), range(200, 300), 100, all);
         assert_eq!(victims.take_old(seconds(60), seconds(60)), Tally::default());
         assert_eq!(victims.take_old(seconds(61), seconds(60)), Tally { freed: 80, returned: 50 });
-        victims.moved_back(TARGET, range(200, 300), 1000);
+        victims.moved_back(TARGET, range(200, 300), 1000, all);
         assert_eq!(victims.take_old(seconds(62), seconds(60)), Tally { freed: 100, returned: 100 });
     }
 

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use super::REPAID;
 use crate::survey::{Fading, RECENT_SURVEYS};
 
 /// Memory makes room for hot memory only if this many looks, at least, have found it idle.
@@ -25,8 +24,10 @@ const SUPPOSED: f64 = 0.25;
 const MARGIN: f64 = 2.0;
 
 /// Within [`REPAID`](super::REPAID) after memory was promoted, it takes this many times as much evidence that it is
-/// used less.
-pub const EXCHANGE_PATIENCE: f64 = 1.5;
+/// used less: where its use before is known, and where it is not. Of memory that was promoted for two accesses, the next
+/// one may take long to come.
+const SOON: f64 = 1.5;
+const SOON_AND_SELDOM: f64 = 3.0;
 
 /// The highest rank.
 const HIGHEST: u32 = RECENT_SURVEYS.ilog2();
@@ -39,17 +40,19 @@ pub fn rank(share: f64) -> u32 {
 
 impl Fading {
     /// The lowest rank of hot memory for which this memory makes room. `None` if it makes room for none. `patience` is
-    /// how many times as much evidence as otherwise it takes, at least 1.
-    pub fn makes_room_for(self, patience: f64) -> Option<u32> {
+    /// how many times as much evidence as otherwise it takes, at least 1. `soon` says that the memory was promoted
+    /// within [`REPAID`](crate::tiering::REPAID).
+    pub fn makes_room_for(self, patience: f64, soon: bool) -> Option<u32> {
+        let more = |times: f64| if soon { patience * times } else { patience };
         if self.idle < EXCHANGE_IDLE {
             return None;
         }
         let idle = f64::from(self.idle);
         if self.accessed > 0 {
-            return (self.probability() <= (CEASES * idle).powf(patience)).then_some(0);
+            return (self.probability() <= (CEASES * idle).powf(more(SOON))).then_some(0);
         }
         // It was accessed once in this time, at most.
-        let least = MARGIN * patience / idle;
+        let least = MARGIN * more(SOON_AND_SELDOM) / idle;
         (0..=HIGHEST).find(|rank| 0.5_f64.powi((HIGHEST - rank) as i32) >= least)
     }
 
@@ -63,27 +66,33 @@ impl Fading {
     }
 }
 
-/// No more than this share of what was demoted is to come back soon.
+/// No more than this share of what was moved is to come back soon.
 const MUCH: f64 = 0.04;
 
 /// Where no more than this share comes back, the patience falls again.
 const LITTLE: f64 = 0.02;
 
-/// By how much the patience grows in a second, and falls.
-const GROWTH: f64 = 1.15;
-const FALL: f64 = 0.98;
+/// By how much the patience grows in a second, and falls. It grows fast: what comes back was moved up to a minute ago,
+/// and until the patience is high enough, more is moved that will come back. It falls from the most to the least in 40 s:
+/// while it is high, a set of memory that is not used any more keeps its place.
+const GROWTH: f64 = 1.3;
+const FALL: f64 = 0.94;
 
-/// The most patience. With it, memory makes room that nine looks have found idle, for memory that as many have found
-/// accessed.
-const MOST_PATIENCE: f64 = 4.0;
+/// The most patience. With it, memory makes room that 36 looks have found idle, for memory that nine looks have found
+/// accessed. So a set of memory comes to its place even if others took turns before.
+const MOST_PATIENCE: f64 = 12.0;
 
-/// How much evidence memory needs to make room, by how much of what was demoted recently was promoted again within a
-/// minute.
+/// What was moved, and what came back, counts less by a factor of `e` after this time. It is shorter than the minute in
+/// which memory may come back: a large amount that was moved, such as memory that was never accessed, is not to hide
+/// what comes back later.
+const FORGOTTEN: Duration = Duration::from_secs(20);
+
+/// How much evidence memory needs to be demoted, by how much of what was moved recently was moved back within a minute.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     factor: f64,
-    /// Bytes that were demoted, and that came back: sums of which a part is forgotten in each second.
-    demoted: f64,
+    /// Bytes that were moved, and that came back: sums of which a part is forgotten in each second.
+    moved: f64,
     back: f64,
     /// When it was judged last.
     judged: Duration,
@@ -91,33 +100,34 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { factor: 1.0, demoted: 0.0, back: 0.0, judged: Duration::ZERO }
+        Self { factor: 1.0, moved: 0.0, back: 0.0, judged: Duration::ZERO }
     }
 }
 
 impl Patience {
-    /// How many times as much evidence as at first it takes: at least 1.
+    /// How many times as much evidence as at first it takes, and how many times the idle time after which memory is
+    /// demoted: at least 1.
     pub const fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// Takes in at the time `now` how many bytes have been demoted since the last call, and how many were promoted
-    /// within a minute after they had been demoted.
-    pub fn take(&mut self, now: Duration, demoted: u64, back: u64) {
-        self.demoted += demoted as f64;
+    /// Takes in at the time `now` how many bytes have been moved since the last call, in both directions together, and
+    /// how many of them within a minute after they had been moved in the other direction.
+    pub fn take(&mut self, now: Duration, moved: u64, back: u64) {
+        self.moved += moved as f64;
         self.back += back as f64;
         let passed = now.saturating_sub(self.judged).as_secs_f64();
         if passed < 1.0 {
             return;
         }
         self.judged = now;
-        if self.back > self.demoted * MUCH {
+        if self.back > self.moved * MUCH {
             self.factor = (self.factor * GROWTH.powf(passed)).min(MOST_PATIENCE);
-        } else if self.back <= self.demoted * LITTLE {
+        } else if self.back <= self.moved * LITTLE {
             self.factor = (self.factor * FALL.powf(passed)).max(1.0);
         }
-        let kept = (-passed / REPAID.as_secs_f64()).exp();
-        (self.demoted, self.back) = (self.demoted * kept, self.back * kept);
+        let kept = (-passed / FORGOTTEN.as_secs_f64()).exp();
+        (self.moved, self.back) = (self.moved * kept, self.back * kept);
     }
 }
 
@@ -163,24 +173,24 @@ mod tests {
     use super::*;
 
     /// After how many idle looks memory makes room that `accessed` of `before` looks have found accessed.
-    fn makes_room_after(accessed: u32, before: u32, patience: f64) -> u32 {
-        (1..100).find(|&idle| Fading { idle, accessed, before }.makes_room_for(patience).is_some()).unwrap_or(100)
+    fn makes_room_after(accessed: u32, before: u32, soon: bool) -> u32 {
+        (1..100).find(|&idle| Fading { idle, accessed, before }.makes_room_for(1.0, soon).is_some()).unwrap_or(100)
     }
 
     #[test]
     fn the_more_often_memory_was_used_the_sooner_it_is_known_to_be_idle() {
-        assert_eq!(makes_room_after(7, 7, 1.0), 2);
-        assert!((3..=5).contains(&makes_room_after(4, 5, 1.0)), "{}", makes_room_after(4, 5, 1.0));
-        assert!(makes_room_after(2, 4, 1.0) >= 8, "that may be chance");
-        assert!(makes_room_after(6, 7, EXCHANGE_PATIENCE) > makes_room_after(6, 7, 1.0), "it came a moment ago");
+        assert_eq!(makes_room_after(7, 7, false), 2);
+        assert!((3..=5).contains(&makes_room_after(4, 5, false)), "{}", makes_room_after(4, 5, false));
+        assert!(makes_room_after(2, 4, false) >= 8, "that may be chance");
+        assert!(makes_room_after(6, 7, true) > makes_room_after(6, 7, false), "it came a moment ago");
     }
 
     #[test]
     fn memory_that_was_not_used_makes_room_for_hotter_memory_the_longer_it_is_idle() {
-        let least = |idle| Fading::new(idle, 0, 100).makes_room_for(1.0);
+        let least = |idle| Fading::new(idle, 0, 100).makes_room_for(1.0, false);
         assert_eq!([1, 2, 4, 8, 36].map(least), [None, Some(3), Some(2), Some(1), Some(0)]);
-        let longest = Fading::new(9, 0, 100).makes_room_for(MOST_PATIENCE);
-        assert_eq!(longest, Some(3), "whatever came back");
+        let last = |idle| Fading::new(idle, 0, 100).makes_room_for(MOST_PATIENCE, false);
+        assert_eq!([9, 36, 1152].map(last), [None, Some(3), Some(0)], "whatever came back");
     }
 
     #[test]

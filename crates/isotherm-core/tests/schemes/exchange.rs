@@ -166,9 +166,22 @@ fn run(seconds: u32, accessed: impl Fn(u32, usize) -> bool) -> (Vec<usize>, [Rep
     (on_slow, reports.try_into().unwrap())
 }
 
-/// The blocks that were demoted, and the blocks of these of which it is known that they were promoted within a minute.
-fn moves([_, down]: &[Report; 2]) -> [u64; 2] {
-    [down.total.applied_bytes, down.total.returned_bytes].map(|bytes| bytes / BLOCK_SIZE)
+/// The blocks that were moved, and the blocks of these of which it is known that they were moved back within a minute.
+fn moves(reports: &[Report]) -> [u64; 2] {
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>() / BLOCK_SIZE;
+    [sum(|report| report.total.applied_bytes), sum(|report| report.total.returned_bytes)]
+}
+
+/// The same for the blocks that were demoted.
+fn demotions(reports: &[Report; 2]) -> [u64; 2] {
+    moves(&reports[1..])
+}
+
+/// A number from 0 to 1 for a block in a second, as if by chance.
+fn chance(second: u32, block: usize) -> f64 {
+    let mixed = (u64::from(second) << 32 | block as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 32) as u32 as f64 / f64::from(u32::MAX)
 }
 
 #[test]
@@ -178,7 +191,7 @@ fn a_hot_set_that_moved_is_in_place_after_five_seconds() {
     for (nth, phase) in on_slow[69..].chunks_exact(70).enumerate() {
         assert!(phase[5..].iter().all(|slow| *slow == 0), "phase {}: {phase:?}", nth + 1);
     }
-    let [moved, back] = moves(&reports);
+    let [moved, back] = demotions(&reports);
     assert!(moved < 50 && back == 0, "{moved} {back}");
 }
 
@@ -186,7 +199,7 @@ fn a_hot_set_that_moved_is_in_place_after_five_seconds() {
 fn a_set_that_is_larger_than_the_fast_node_fills_it_and_stays() {
     let (on_slow, reports) = run(200, |_, block| (FAST..FAST + FAST * 5 / 4).contains(&block));
     assert!(on_slow[10..].iter().all(|slow| *slow <= 200), "{on_slow:?}");
-    let [moved, back] = moves(&reports);
+    let [moved, back] = demotions(&reports);
     assert!(moved <= 9 && back == 0, "{moved} {back}");
 }
 
@@ -197,4 +210,37 @@ fn memory_that_is_used_alike_stays_where_it_is() {
     let (_, reports) = run(400, |second, block| (FAST..3 * FAST).contains(&block) && chance(second, block));
     let [moved, back] = moves(&reports);
     assert!(back * 20 < moved, "{moved} {back}");
+}
+
+#[test]
+fn little_of_memory_that_is_used_alike_comes_back() {
+    // The same with other chances, four times.
+    let all = (0..4).map(|nth| {
+        let is_accessed = |second, block| chance(second + 1000 * nth, block) < 0.25;
+        let (_, reports) = run(400, |second, block| (FAST..3 * FAST).contains(&block) && is_accessed(second, block));
+        moves(&reports)
+    });
+    let [moved, back] = all.reduce(|all, of| std::array::from_fn(|nth| all[nth] + of[nth])).unwrap();
+    assert!(back * 20 < moved && moved < 4 * 40, "{moved} {back}");
+}
+
+#[test]
+fn memory_that_is_used_by_zipfs_law_comes_to_its_place_and_little_of_it_comes_back() {
+    let frequency = |block: usize| 2.0 / (block + 1 - FAST) as f64;
+    let is_accessed = |second, block| block >= FAST && chance(second, block) < 1.0 - (-frequency(block)).exp();
+    let (on_slow, reports) = run(400, is_accessed);
+    let [moved, back] = moves(&reports);
+    assert!(back <= 2, "{back} of {moved}");
+    let slow = |seconds: &[usize]| seconds.iter().sum::<usize>() / seconds.len();
+    // Where the first eight blocks are in the fast node, the others have this many accesses in a second.
+    let best = (2 * FAST..BLOCKS).map(|block| 1.0 - (-frequency(block)).exp()).sum::<f64>() * 100.0;
+    assert!((slow(&on_slow[200..]) as f64) < best * 1.15, "{} {best}", slow(&on_slow[200..]));
+}
+
+#[test]
+fn sets_that_do_not_fit_together_do_not_drive_each_other_out() {
+    // Six sets of two blocks, half as much again as the fast node, in turn.
+    let (_, reports) = run(400, |second, block| block >= FAST && (block - FAST) / 2 == (second / 5 % 6) as usize);
+    let [moved, back] = moves(&reports);
+    assert!(back * 10 < moved, "{moved} {back}");
 }

@@ -219,7 +219,9 @@ impl Memory {
                 }
                 totals.accesses += accesses;
                 totals.late_accesses += if late { accesses } else { 0.0 };
-                looked.push(Looked { part, accesses });
+                // The accesses of a row come at its end. With surveys, isotherm goes by these, as they come more often.
+                let accessed = if by_rows { accesses > 0.0 } else { part.surveyed > 0.0 };
+                looked.push(Looked { part, accesses, accessed });
             }
         }
         totals.looks += 1;

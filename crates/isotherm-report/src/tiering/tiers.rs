@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{Fading, RECENT_SURVEYS};
 use isotherm_core::tiering::{
-    COOL_DOWN, EXCHANGE_PATIENCE, Fill, IDLE, LONG_IDLE, LOOKS, NEVER_ACCESSED, OFTEN, PATIENCE, RECENT, REPAID,
-    Waiting, rank,
+    COOL_DOWN, Fill, IDLE, LONG_IDLE, LOOKS, NEVER_ACCESSED, OFTEN, PATIENCE, RECENT, REPAID, Waiting, rank,
 };
 
 use super::place::{Part, Place, Size};
@@ -18,6 +17,8 @@ const HALF_LIFE: f64 = 5.0;
 pub(super) struct Looked<'a> {
     pub(super) part: &'a mut Part,
     pub(super) accesses: f64,
+    /// Whether it was accessed, as far as isotherm knows at the end of the look.
+    pub(super) accessed: bool,
 }
 
 impl Looked<'_> {
@@ -104,7 +105,7 @@ pub(super) fn look(parts: &mut [Looked<'_>], sizes: &mut [Size], look: Look) {
     }
     let kept = 0.5_f64.powf(look.length / HALF_LIFE);
     for looked in &mut *parts {
-        let (accessed, now) = (looked.accesses > 0.0, looked.density() / look.length.max(1e-9));
+        let (accessed, now) = (looked.accessed, looked.density() / look.length.max(1e-9));
         let part = &mut *looked.part;
         part.temperature = Some(part.temperature.map_or(now, |old| old * kept + now * (1.0 - kept)));
         part.looks = (part.looks << 1 | u16::from(accessed)) & ((1 << RECENT_SURVEYS) - 1);
@@ -165,9 +166,8 @@ impl<I: Iterator<Item = usize> + Clone> Queue<I> {
 
 /// Moves memory with one size of the fast tier, second by second: memory in use is promoted, the hottest first, as long
 /// as there is room, and idle memory is demoted, the coldest first, as long as too little is free, or as makes room for
-/// hotter memory that waits. With what that
-/// leaves of the rate, the same is done for memory that one look has found accessed, and for memory that was idle for
-/// long; it leaves a little more free.
+/// hotter memory that waits. With what that leaves of the rate, the same is done for memory that one look has found
+/// accessed, and for memory that was idle for long; it leaves a little more free.
 ///
 /// `parts` are in the order of their heat, and `coldest` has their indices in the order of their idle times.
 fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut Size, look: Look) {
@@ -181,11 +181,21 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
     let recent = look.recent();
     let within = |at: f32, time: Duration| look.since(at) < time.as_secs_f64();
     let at = look.end as f32;
-    // Bytes that are promoted within a minute after they were demoted.
+    // Bytes that are moved within a minute after they were moved in the other direction. What was promoted, and is
+    // demoted, counts only if it was idle for at least half of the time.
     let back = Cell::new(0);
+    let comes_back = |moved_at: f32, bytes: u64| {
+        if within(moved_at, REPAID) {
+            back.set(back.get() + bytes);
+        }
+    };
     let demote = |part: &mut Part, most: u64| {
         let place = &mut part.places[nth];
         let bytes = most.min(place.moved);
+        let idle = part.accessed_at.map_or(f64::INFINITY, |at| look.since(at));
+        if idle * 2.0 >= look.since(place.promoted_at) {
+            comes_back(place.promoted_at, bytes);
+        }
         (place.moved, place.demoted_at) = (place.moved - bytes, at);
         bytes
     };
@@ -195,7 +205,7 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
     while left > 0.0 {
         let in_this_second = (each as f64 * left.min(1.0)) as u64;
         left -= 1.0;
-        let before = size.demoted;
+        let before = size.promoted + size.demoted;
         let mut most = in_this_second;
         let mut waiting = Waiting::default();
         for (class, (queue, fill)) in hottest.iter_mut().zip(fills).enumerate() {
@@ -209,9 +219,7 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
             let moved = queue.advance(parts, most.min(room), may_move, |part, most| {
                 let bytes = most.min(part.present - part.places[nth].moved);
                 let place = &mut part.places[nth];
-                if within(place.demoted_at, REPAID) {
-                    back.set(back.get() + bytes);
-                }
+                comes_back(place.demoted_at, bytes);
                 (place.moved, place.promoted_at) = (place.moved + bytes, at);
                 bytes
             });
@@ -229,12 +237,13 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
             }
         }
         let mut most = in_this_second;
+        let patience = size.patience.factor();
         for (class, (queue, fill)) in coldest.iter_mut().zip(fills).enumerate() {
             let may_move = |looked: &Looked<'_>| {
                 let place = &looked.part.places[nth];
                 let idle = match class {
                     0 if looked.part.never_accessed => NEVER_ACCESSED,
-                    0 => IDLE,
+                    0 => IDLE.mul_f64(patience),
                     _ => LONG_IDLE,
                 };
                 let idle = if within(place.promoted_at, REPAID) { idle * PATIENCE } else { idle };
@@ -257,15 +266,14 @@ fn migrate(parts: &mut [Looked<'_>], coldest: &[usize], nth: usize, size: &mut S
                 continue;
             }
             let soon = within(place.promoted_at, REPAID);
-            let patience = size.patience.factor() * if soon { EXCHANGE_PATIENCE } else { 1.0 };
-            let Some(least) = looked.fading(look).makes_room_for(patience) else { continue };
+            let Some(least) = looked.fading(look).makes_room_for(patience, soon) else { continue };
             let moved = demote(looked.part, most.min(waiting.left(least)));
             (size.moved_used, size.demoted) = (size.moved_used - moved, size.demoted + moved);
             waiting.serve(moved);
             most -= moved;
         }
         let now = Duration::try_from_secs_f64(look.end - left.max(0.0)).unwrap_or_default();
-        size.patience.take(now, size.demoted - before, back.take());
+        size.patience.take(now, size.promoted + size.demoted - before, back.take());
     }
 }
 
@@ -291,8 +299,11 @@ mod tests {
     }
 
     fn run(parts: &mut [Part], sizes: &mut [Size], nth: u32, rate: u64, accesses: impl Fn(usize) -> f64) {
-        let mut looked: Vec<_> =
-            parts.iter_mut().enumerate().map(|(nth, part)| Looked { accesses: accesses(nth), part }).collect();
+        let looked = |(nth, part)| {
+            let accesses = accesses(nth);
+            Looked { part, accesses, accessed: accesses > 0.0 }
+        };
+        let mut looked: Vec<_> = parts.iter_mut().enumerate().map(looked).collect();
         look(&mut looked, sizes, Look { nth: u64::from(nth), length: 1.0, end: f64::from(nth), late: nth > 10, rate });
     }
 
