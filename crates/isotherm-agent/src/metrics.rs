@@ -42,12 +42,33 @@ pub fn take(daemon: &Daemon) -> String {
     text
 }
 
+/// Metrics in the older text format of Prometheus (0.0.4), which tools such as promtool and the node exporter read: a
+/// counter has its whole name in its description, and there are neither units nor an end.
+pub fn plain(openmetrics: &str) -> String {
+    let counters: Vec<&str> =
+        openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut text = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "EOF"] | ["#", "UNIT", ..] => continue,
+            ["#", kind, name, rest] if counters.contains(&name) => {
+                text += &format!("# {kind} {name}_total {rest}");
+            }
+            _ => text += line,
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// Writes metrics to a file for the collector of Prometheus's node exporter, which is another user.
 ///
 /// # Errors
 /// Why it cannot be written.
 pub fn write_textfile(path: &Path, text: &str) -> Result<(), String> {
     let written = Output::new(path).readable_by_all().create();
+    let text = plain(text);
     let written = written.and_then(|file| file.write_whole(|out| out.write_all(text.as_bytes())));
     written.map_err(|error| format!("metrics cannot be written: {}", chain(&error)))
 }
@@ -330,5 +351,19 @@ fn of_schemes(families: &Schemes, group: &str, known: &Known) {
         for (reason, bytes) in &scheme.refused_bytes {
             sum(&families.refused, &[labels[0], labels[1], ("reason", reason)], *bytes as f64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_format_has_whole_names_of_counters_and_no_units() {
+        let openmetrics = "# HELP a_seconds What a is.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\n\
+                           a_seconds_total{x=\"# UNIT\"} 1.5\n# HELP b Words of b.\n# TYPE b gauge\nb 2\n# EOF\n";
+        let expected = "# HELP a_seconds_total What a is.\n# TYPE a_seconds_total counter\n\
+                        a_seconds_total{x=\"# UNIT\"} 1.5\n# HELP b Words of b.\n# TYPE b gauge\nb 2\n";
+        assert_eq!(plain(openmetrics), expected);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -154,7 +154,13 @@ pub async fn listen_for_metrics(address: &str, daemon: Arc<Daemon>) -> io::Resul
         let daemon = Arc::clone(&daemon);
         move |request| {
             let answer = match (request.method().as_str(), request.uri().path()) {
-                ("GET", "/metrics") => Answer::bytes(api::OPENMETRICS, daemon.metrics().as_bytes().to_vec()),
+                ("GET", "/metrics") => {
+                    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+                    let is_older = |accepts: &str| accepts.contains("text/plain") && !accepts.contains("openmetrics");
+                    let asked = api::query(request.uri().query().unwrap_or_default()).remove("format");
+                    let older = accepts.is_some_and(is_older).then(|| "text".to_owned());
+                    api::metrics(&daemon, asked.or(older).as_deref()).unwrap_or_else(Answer::from)
+                }
                 _ => Problem::new(404, "there is nothing here but GET /metrics").into(),
             };
             std::future::ready(answer)

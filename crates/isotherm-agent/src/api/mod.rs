@@ -14,6 +14,7 @@ use schemars::{Schema, SchemaGenerator};
 
 pub use answer::Answer;
 pub use openapi::document;
+pub(crate) use operations::metrics;
 pub use operations::{OPENMETRICS, OPERATIONS};
 pub use problem::Problem;
 

@@ -70,6 +70,9 @@ const DELETE: Operation = Operation { method: "DELETE", ..GET };
 /// The media type of metrics.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// The media type of metrics in the older format.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// What may be asked.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
@@ -99,8 +102,9 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         path: "/metrics",
         about: "Metrics, as the daemon last took them",
+        query: &[("format", "openmetrics, or text for the older format of Prometheus. Without it, OpenMetrics.")],
         answer: Some((OPENMETRICS, None)),
-        run: |daemon, _| Ok(Answer::bytes(OPENMETRICS, daemon.metrics().as_bytes().to_vec())),
+        run: |daemon, call| metrics(daemon, call.query.get("format").map(String::as_str)),
         ..GET
     },
     Operation {
@@ -290,6 +294,15 @@ pub const OPERATIONS: &[Operation] = &[
         ..GET
     },
 ];
+
+/// The metrics in this format.
+pub(crate) fn metrics(daemon: &Daemon, format: Option<&str>) -> Result<Answer, Problem> {
+    match format {
+        None | Some("openmetrics") => Ok(Answer::bytes(OPENMETRICS, daemon.metrics().as_bytes().to_vec())),
+        Some("text") => Ok(Answer::bytes(PLAIN, crate::metrics::plain(&daemon.metrics()))),
+        Some(other) => Err(Problem::new(400, format!("there is no format {other:?}; there is openmetrics, text"))),
+    }
+}
 
 fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
     daemon.groups.get(call.group())?;
