@@ -108,10 +108,10 @@ fn holder(file: &mut File) -> Option<(u32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::{Found, walk};
+    use crate::walk::{Named, walk};
 
     fn place(directory: &std::path::Path) -> Place {
-        let Found::File(place, _) = walk(&directory.join("x")).unwrap() else { panic!("it is a file") };
+        let Named::File(place, _) = walk(&directory.join("x")).unwrap() else { panic!("it is a file") };
         place
     }
 

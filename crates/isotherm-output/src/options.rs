@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::file::{LockedOutput, OutputFile};
 use crate::lock::Lock;
 use crate::place::{OWNER_ONLY, Place};
-use crate::walk::{Found, is_trusted, walk};
+use crate::walk::{Named, is_trusted, walk};
 use crate::{OutputError, Refusal};
 
 /// A file that is to be written. Nothing is opened or created before [`create`](Self::create), [`lock`](Self::lock) or
@@ -59,9 +59,9 @@ impl Output {
     /// If it cannot be written. Nothing has changed then.
     pub fn lock(self) -> Result<LockedOutput, OutputError> {
         let locked = match walk(&self.path).map_err(|refusal| self.error(refusal))? {
-            Found::File(place, existing) => self.lock_file(place, existing),
-            Found::Special(place, stat) => self.open_special(&place, &stat).map(|file| self.stream(file)),
-            Found::Descriptor(place, stat) => self.open_descriptor(&place, &stat).map(|file| self.stream(file)),
+            Named::File(place, existing) => self.lock_file(place, existing),
+            Named::Special(place, stat) => self.open_special(&place, &stat).map(|file| self.stream(file)),
+            Named::Descriptor(place, stat) => self.open_descriptor(&place, &stat).map(|file| self.stream(file)),
         };
         locked.map_err(|refusal| self.error(refusal))
     }
@@ -72,8 +72,8 @@ impl Output {
     /// If it cannot be opened, or belongs to another user.
     pub fn append(self) -> Result<File, OutputError> {
         let opened = walk(&self.path).and_then(|found| match found {
-            Found::File(place, None) => Ok(place.create(OFlags::WRONLY | OFlags::APPEND)?),
-            Found::File(place, Some(stat)) => {
+            Named::File(place, None) => Ok(place.create(OFlags::WRONLY | OFlags::APPEND)?),
+            Named::File(place, Some(stat)) => {
                 self.refuse_input(&stat)?;
                 let file = place.open(OFlags::WRONLY | OFlags::APPEND)?;
                 let opened = fstat(&file)?;
@@ -83,8 +83,8 @@ impl Output {
                 self.refuse_input(&opened)?;
                 Ok(file)
             }
-            Found::Special(place, stat) => self.open_special(&place, &stat),
-            Found::Descriptor(place, stat) => self.open_descriptor(&place, &stat),
+            Named::Special(place, stat) => self.open_special(&place, &stat),
+            Named::Descriptor(place, stat) => self.open_descriptor(&place, &stat),
         });
         opened.map_err(|refusal| self.error(refusal))
     }

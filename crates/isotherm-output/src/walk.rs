@@ -17,7 +17,7 @@ const MOST_LINKS: usize = 40;
 
 /// What a path names.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Named {
     /// A regular file, or none.
     File(Place, Option<Stat>),
     /// A pipe or a character device.
@@ -36,7 +36,7 @@ pub(crate) fn is_trusted(owner: u32) -> bool {
 /// # Errors
 /// If a directory of the path is missing, if the path leads through a symbolic link that is not trusted, or if it names
 /// something that nothing can be written to.
-pub(crate) fn walk(path: &Path) -> Result<Found, Refusal> {
+pub(crate) fn walk(path: &Path) -> Result<Named, Refusal> {
     let mut walk = Walk::new(path)?;
     loop {
         let Some(name) = walk.rest.pop() else { return Err(Refusal::Directory) };
@@ -45,7 +45,7 @@ pub(crate) fn walk(path: &Path) -> Result<Found, Refusal> {
             continue;
         }
         let stat = match statat(&walk.directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) if walk.rest.is_empty() => return Ok(Found::File(walk.place(name), None)),
+            Err(Errno::NOENT) if walk.rest.is_empty() => return Ok(Named::File(walk.place(name), None)),
             stat => stat?,
         };
         let is_last = walk.rest.is_empty();
@@ -54,7 +54,7 @@ pub(crate) fn walk(path: &Path) -> Result<Found, Refusal> {
                 // These links of the kernel cannot be read as paths: they lead to open files and to other roots.
                 if is_last {
                     let stat = statat(&walk.directory, &name, AtFlags::empty())?;
-                    return Ok(Found::Descriptor(walk.place(name), stat));
+                    return Ok(Named::Descriptor(walk.place(name), stat));
                 }
                 walk.descend(&name, OFlags::empty())?;
             }
@@ -62,9 +62,9 @@ pub(crate) fn walk(path: &Path) -> Result<Found, Refusal> {
             FileType::Directory if is_last => return Err(Refusal::Directory),
             FileType::Directory => walk.descend(&name, OFlags::NOFOLLOW)?,
             _ if !is_last => return Err(Errno::NOTDIR.into()),
-            FileType::RegularFile => return Ok(Found::File(walk.place(name), Some(stat))),
+            FileType::RegularFile => return Ok(Named::File(walk.place(name), Some(stat))),
             FileType::Fifo if !is_trusted(stat.st_uid) => return Err(Refusal::ForeignPipe(stat.st_uid)),
-            FileType::Fifo | FileType::CharacterDevice => return Ok(Found::Special(walk.place(name), stat)),
+            FileType::Fifo | FileType::CharacterDevice => return Ok(Named::Special(walk.place(name), stat)),
             FileType::BlockDevice => return Err(Refusal::BlockDevice),
             FileType::Socket => return Err(Refusal::Socket),
             FileType::Unknown => return Err(Errno::INVAL.into()),
@@ -157,7 +157,7 @@ mod tests {
     /// The path of what is found, and whether there is a file.
     fn file(path: &Path) -> (PathBuf, bool) {
         match walk(path).unwrap() {
-            Found::File(place, stat) => (place.path(), stat.is_some()),
+            Named::File(place, stat) => (place.path(), stat.is_some()),
             found => panic!("{found:?}"),
         }
     }
@@ -207,9 +207,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(file.as_file());
         for path in [format!("/proc/self/fd/{descriptor}"), format!("/dev/fd/{descriptor}")] {
-            assert!(matches!(walk(Path::new(&path)), Ok(Found::Descriptor(..))), "{path}");
+            assert!(matches!(walk(Path::new(&path)), Ok(Named::Descriptor(..))), "{path}");
         }
         let through = Path::new("/proc/self/cwd/x");
-        assert!(matches!(walk(through), Ok(Found::File(..))));
+        assert!(matches!(walk(through), Ok(Named::File(..))));
     }
 }

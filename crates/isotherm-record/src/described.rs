@@ -22,7 +22,7 @@ pub(crate) enum Part {
 /// snapshot nor the last survey has is forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Described {
-    known: HashMap<StoredId, Known>,
+    known: HashMap<StoredId, LastDescription>,
     /// The time of the last snapshot and of the last survey, in nanoseconds.
     snapshot: Option<u64>,
     survey: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Described {
 pub(crate) type Description = (Arc<TargetInfo>, Arc<[Mapping]>);
 
 #[derive(Debug)]
-struct Known {
+struct LastDescription {
     description: Description,
     /// The last snapshot and the last survey that had the target.
     snapshot: Option<u64>,
@@ -59,7 +59,7 @@ impl Described {
             Part::Survey(time) => survey = Some(time),
         }
         let description = match before {
-            Some(Known { description: (known_info, known), .. }) => {
+            Some(LastDescription { description: (known_info, known), .. }) => {
                 (info.unwrap_or(known_info), mappings.unwrap_or(known))
             }
             None => (
@@ -67,7 +67,7 @@ impl Described {
                 mappings.ok_or("the first row of a target has no mappings")?,
             ),
         };
-        self.known.insert(id, Known { description: description.clone(), snapshot, survey });
+        self.known.insert(id, LastDescription { description: description.clone(), snapshot, survey });
         Ok(description)
     }
 

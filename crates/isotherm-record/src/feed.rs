@@ -10,7 +10,7 @@ use crate::RecordError;
 use crate::ahead::Ahead;
 use crate::column::{Context, Wanted};
 use crate::decode::{self, Rows};
-use crate::message::{Checksum, Fault, Found, find};
+use crate::message::{Begins, Checksum, Fault, find};
 use crate::shape::Refused;
 use crate::source::Source;
 
@@ -186,7 +186,7 @@ impl Decoder {
     fn next_batch(&mut self, end: u64) -> Decoded {
         let (path, at) = (&self.source.path, self.at);
         let fault = |fault: Fault| fault.at(path, at);
-        let Found::Message(message) = find(&mut self.ahead, at, end, Checksum::Needed).map_err(fault)? else {
+        let Begins::Message(message) = find(&mut self.ahead, at, end, Checksum::Needed).map_err(fault)? else {
             return Err(RecordError::damaged(path, at, "the file has changed since it was opened"));
         };
         let body = message.body(&mut self.ahead).map_err(fault)?;

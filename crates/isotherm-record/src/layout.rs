@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::ahead::Ahead;
 use crate::ending::Ending;
-use crate::message::{Checksum, END_MARKER, Fault, Found, MARKER, Message, PREFIX_LEN, Segment, find};
+use crate::message::{Begins, Checksum, END_MARKER, Fault, MARKER, Message, PREFIX_LEN, Segment, find};
 
 /// A part of a recording that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,10 +135,10 @@ impl Search<'_> {
             return Ok(Next::Damaged("too many places look like messages", Some(self.len)));
         }
         Ok(match self.find(at)? {
-            Ok(Found::Message(message)) if self.body_is_whole(&message)? => {
+            Ok(Begins::Message(message)) if self.body_is_whole(&message)? => {
                 Next::Whole(message.end(), message.segment())
             }
-            Ok(Found::Message(message)) => {
+            Ok(Begins::Message(message)) => {
                 // If nothing was inserted or left out, the next message begins at the end of this one.
                 let end = message.end();
                 let goes_on = self.find(end)?.is_ok();
@@ -149,23 +149,23 @@ impl Search<'_> {
                 };
                 Next::Damaged("the checksum of a message's body does not match", resume)
             }
-            Ok(Found::EndMarker) => Next::End(Ending::Whole),
-            Ok(Found::Nothing) => Next::End(Ending::Unfinished),
-            Ok(Found::Torn) => Next::Torn,
+            Ok(Begins::EndMarker) => Next::End(Ending::Whole),
+            Ok(Begins::Nothing) => Next::End(Ending::Unfinished),
+            Ok(Begins::Torn) => Next::Torn,
             Err(reason) => {
                 // What follows an end is another file.
                 let follows = at + PREFIX_LEN as u64;
-                let is_end = self.is_end_marker(at)? && matches!(self.find(follows)?, Ok(Found::Message(_)));
+                let is_end = self.is_end_marker(at)? && matches!(self.find(follows)?, Ok(Begins::Message(_)));
                 Next::Damaged(reason, is_end.then_some(self.len))
             }
         })
     }
 
     /// As [`find`], with what is broken apart from failures to read.
-    fn find(&mut self, at: u64) -> io::Result<Result<Found, &'static str>> {
+    fn find(&mut self, at: u64) -> io::Result<Result<Begins, &'static str>> {
         match find(&mut self.ahead, at, self.len, Checksum::Needed) {
             Ok(found) => {
-                if let Found::Message(message) = &found {
+                if let Begins::Message(message) = &found {
                     self.spend(message.body_start() - at);
                 }
                 Ok(Ok(found))
@@ -237,6 +237,6 @@ impl Search<'_> {
             return Ok(false);
         }
         self.spend(metadata_len as u64);
-        Ok(matches!(self.find(at)?, Ok(Found::Message(message)) if message.is_batch()))
+        Ok(matches!(self.find(at)?, Ok(Begins::Message(message)) if message.is_batch()))
     }
 }

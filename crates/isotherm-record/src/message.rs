@@ -73,7 +73,7 @@ pub(crate) struct Message {
 
 /// What begins at a byte of a file.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Begins {
     Message(Message),
     /// The stream's end marker, which ends the file too.
     EndMarker,
@@ -106,10 +106,10 @@ pub(crate) enum Checksum {
 }
 
 /// Finds out what begins at byte `at` of a `file` of `len` bytes. It reads and allocates no more than the file holds.
-pub(crate) fn find(ahead: &mut Ahead, at: u64, len: u64, checksum: Checksum) -> Result<Found, Fault> {
+pub(crate) fn find(ahead: &mut Ahead, at: u64, len: u64, checksum: Checksum) -> Result<Begins, Fault> {
     let rest = len.saturating_sub(at);
     if rest == 0 {
-        return Ok(Found::Nothing);
+        return Ok(Begins::Nothing);
     }
     let mut prefix = [0; PREFIX_LEN];
     let there = PREFIX_LEN.min(usize::try_from(rest).unwrap_or(PREFIX_LEN));
@@ -118,19 +118,19 @@ pub(crate) fn find(ahead: &mut Ahead, at: u64, len: u64, checksum: Checksum) -> 
     let marker = &prefix[..there.min(MARKER.len())];
     if *marker != MARKER[..marker.len()] {
         return if only_zeros(ahead.file(), at, len)? {
-            Ok(Found::Torn)
+            Ok(Begins::Torn)
         } else {
             Err(Fault::Broken("no message begins here"))
         };
     }
     if there < PREFIX_LEN {
-        return Ok(Found::Torn);
+        return Ok(Begins::Torn);
     }
     let [.., a, b, c, d] = prefix;
     let metadata_len = u32::from_le_bytes([a, b, c, d]) as usize;
     if metadata_len == 0 {
         return if rest == PREFIX_LEN as u64 {
-            Ok(Found::EndMarker)
+            Ok(Begins::EndMarker)
         } else {
             Err(Fault::Broken("there are bytes after the end marker"))
         };
@@ -140,7 +140,7 @@ pub(crate) fn find(ahead: &mut Ahead, at: u64, len: u64, checksum: Checksum) -> 
     }
     let head_len = PREFIX_LEN + metadata_len;
     if head_len as u64 > rest {
-        return Ok(Found::Torn);
+        return Ok(Begins::Torn);
     }
     let mut message = Message { at, head: ahead.bytes(at, head_len)?.to_vec(), body_len: 0 };
     if checksum == Checksum::Needed {
@@ -150,7 +150,7 @@ pub(crate) fn find(ahead: &mut Ahead, at: u64, len: u64, checksum: Checksum) -> 
         Ok(length) if length <= MAX_BODY => length,
         _ => return Err(Fault::Broken("the length of a message's body is impossible")),
     };
-    if message.end() > len { Ok(Found::Torn) } else { Ok(Found::Message(message)) }
+    if message.end() > len { Ok(Begins::Torn) } else { Ok(Begins::Message(message)) }
 }
 
 impl Message {

@@ -20,7 +20,7 @@ use crate::decode::{Kind, Rows};
 use crate::ending::Ending;
 use crate::layout::{Damage, Layout, layout};
 use crate::limits::Limits;
-use crate::message::{Checksum, Fault, Found, Message, corrected_first, find};
+use crate::message::{Begins, Checksum, Fault, Message, corrected_first, find};
 use crate::schema::{FORMAT_KEY, HEADER_KEY, fields, metadata};
 use crate::source::Source;
 use crate::{
@@ -288,12 +288,12 @@ struct First {
 fn read_header(path: &Path, file: &Arc<File>, len: u64) -> Result<(First, u64), RecordError> {
     let mut ahead = Ahead::new(Arc::clone(file), len);
     match find(&mut ahead, 0, len, Checksum::Ignored) {
-        Ok(Found::Message(message)) => {
+        Ok(Begins::Message(message)) => {
             let first = first(path, &message)?;
             message.body(&mut ahead).map_err(|fault| fault.at(path, 0))?;
             Ok((first, message.end()))
         }
-        Ok(Found::Torn) => Err(RecordError::CutInHeader { path: path.into(), at: len }),
+        Ok(Begins::Torn) => Err(RecordError::CutInHeader { path: path.into(), at: len }),
         Err(Fault::Io(source)) => Err(RecordError::Read { path: path.into(), offset: 0, source }),
         _ => Err(RecordError::foreign(path, foreign::what(file))),
     }

@@ -16,7 +16,7 @@ const UNKNOWN: &str = "[unknown]";
 /// What earlier rows have said.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
-    known: HashMap<StoredId, Known>,
+    known: HashMap<StoredId, LastRow>,
     /// The time of the last row, in nanoseconds.
     time_ns: u64,
     /// What the targets of the last snapshot were: shared as long as it stays the same.
@@ -24,7 +24,7 @@ pub(crate) struct Targets {
 }
 
 #[derive(Debug)]
-struct Known {
+struct LastRow {
     info: Arc<TargetInfo>,
     mappings: Arc<[Mapping]>,
     /// The time of the last row of the target, in nanoseconds.
@@ -57,7 +57,7 @@ impl Targets {
                 mappings.ok_or("the first row of a target has no mappings")?,
             ),
         };
-        let known = Known { info: Arc::clone(&info), mappings: Arc::clone(&mappings), seen: raw.time_ns };
+        let known = LastRow { info: Arc::clone(&info), mappings: Arc::clone(&mappings), seen: raw.time_ns };
         self.known.insert(raw.id, known);
         Ok(Row {
             time: Duration::from_nanos(raw.time_ns),

@@ -76,7 +76,7 @@ pub struct Recorder {
     /// The time of the last activity.
     last_activity: Duration,
     /// What the recording says of the targets of the snapshots at the time of the last one, and of the time before.
-    known: HashMap<StoredId, Known>,
+    known: HashMap<StoredId, LastWritten>,
     /// What the recording says of targets, as rows of surveys refer to it.
     described: Described,
     /// The time of the last survey.
@@ -93,7 +93,7 @@ pub struct Recorder {
 }
 
 #[derive(Debug)]
-struct Known {
+struct LastWritten {
     info: Arc<TargetInfo>,
     mappings: Arc<[Mapping]>,
     /// The time of the last snapshot that had the target.
@@ -474,7 +474,7 @@ impl Recorder {
     }
 
     /// What the recording says of a target in the last snapshot.
-    fn known(&self, target: TargetId) -> Option<&Known> {
+    fn known(&self, target: TargetId) -> Option<&LastWritten> {
         self.known.get(&StoredId::new(target, self.from_boot))
     }
 
@@ -519,7 +519,7 @@ impl Recorder {
         let said_mappings = (!same_mappings).then(|| Arc::clone(&target.mappings));
         // It cannot fail: what this row leaves out, the row of the snapshot before has said.
         drop(self.described.add(Part::Snapshot(nanoseconds(snapshot.time)), id, said_info, said_mappings));
-        let now = Known { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
+        let now = LastWritten { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
         self.known.insert(id, now);
     }
 

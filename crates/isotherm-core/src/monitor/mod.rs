@@ -23,7 +23,7 @@ use crate::{
 };
 use panel::PanelBuffers;
 use parties::FramesSeen;
-use rounds::Round;
+use rounds::OpenRound;
 use survey::{Blocks, Pass};
 use views::ViewSamples;
 
@@ -100,7 +100,7 @@ pub struct Monitor<S, P, K, R> {
     /// Whether the aggregation ends with its next round, because much memory is new.
     ends_early: bool,
     /// The round that was begun last.
-    round: Round,
+    round: OpenRound,
     /// When the mappings were read last.
     updated: Duration,
     /// The least time from one reading of the mappings to the next.
@@ -213,7 +213,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             aggregations: 0,
             aggregation_began: Duration::ZERO,
             ends_early: false,
-            round: Round::default(),
+            round: OpenRound::default(),
             updated: Duration::ZERO,
             update_gap: Duration::ZERO,
             update_asked: false,

@@ -10,7 +10,7 @@ use crate::{AccessProbe, AddressSpace, Observation, Sample, Sink};
 
 /// The time from choosing pages to reading them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct OpenRound {
     /// When the pages were cleared.
     pub(super) cleared: Duration,
     /// How long that took.
@@ -81,13 +81,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let beat = self.round.due.clamp(now.saturating_sub(sampling / 2), now).max(self.aggregation_began);
         let due = beat + sampling.saturating_mul(length);
         let odd = !self.round.odd;
-        self.round = Round { cleared: now, clearing, odd, lengths: usize::from(odd), due, looked: false };
+        self.round = OpenRound { cleared: now, clearing, odd, lengths: usize::from(odd), due, looked: false };
         Ok(())
     }
 
     /// When the samples are read next, before their round is over.
     pub(super) fn length_due(&self) -> Option<Duration> {
-        let Round { cleared, clearing, lengths, due, .. } = self.round;
+        let OpenRound { cleared, clearing, lengths, due, .. } = self.round;
         let next = cleared + clearing + *LENGTHS.get(lengths)?;
         let is_wanted =
             self.by_lengths && !self.samples.is_empty() && next <= cleared + (due - cleared).mul_f64(MOST_PART);
@@ -109,7 +109,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Takes in what the samples say at `now`, each for as long as it was cleared: they were cleared one by one. At the
     /// end of a round, they are counted as samples of this many sampling intervals.
     fn take_in_samples(&mut self, now: Duration, ended: Option<u32>) {
-        let Round { cleared, clearing, .. } = self.round;
+        let OpenRound { cleared, clearing, .. } = self.round;
         let count = self.samples.len();
         for region in self.regions.iter_mut() {
             // The region may have other borders than when its page was chosen.

@@ -73,7 +73,7 @@ pub(super) enum Seen {
 
 /// The pages of a panel in some memory, by what is known of their accesses within a window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct Watched {
     /// The pages of the memory.
     pub(super) pages: f64,
     /// The pages of the panel that tell the window.
@@ -97,7 +97,7 @@ pub(super) struct Known {
     pub(super) again: f64,
 }
 
-impl AddAssign for Known {
+impl AddAssign for Watched {
     fn add_assign(&mut self, other: Self) {
         self.pages += other.pages;
         self.members += other.members;
@@ -112,7 +112,7 @@ impl AddAssign for Known {
     }
 }
 
-impl Known {
+impl Watched {
     /// Nothing is known of so many pages.
     pub(super) fn of(pages: u64) -> Self {
         Self { pages: pages as f64, ..Self::default() }
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn a_panel_of_all_pages_is_exact_and_what_is_unknown_widens_the_bounds() {
-        let known = |used, unknown| Known {
+        let known = |used, unknown| Watched {
             pages: 1000.0,
             members: 1000.0,
             used,
             unknown,
             likely: unknown / 2.0,
-            ..Known::default()
+            ..Watched::default()
         };
         let all = 300 * PAGE_SIZE;
         assert_eq!(known(300.0, 0.0).estimate(), Estimate { low: all, value: all, high: all });

@@ -43,7 +43,7 @@ pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
 use crate::survey::{BLOCK_SIZE, ClearPages, LONGEST_WINDOW, PageHistory, SurveySettings, WINDOWS};
 use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId, TargetSpace};
 use draw::{Drawn, MOST_ABSENT};
-use estimate::{COUNT, Known, Seen};
+use estimate::{COUNT, Watched, Seen};
 use kin::Kin;
 use member::{RARELY, Tick};
 use places::Part;
@@ -134,7 +134,7 @@ pub(crate) struct Panel {
     prepared: Option<f64>,
     /// What the last reading has found of the shortest window: of all pages, and if each page counts once. What has not
     /// run in it need not be read.
-    last: (Known, Known),
+    last: (Watched, Watched),
     /// How many pages can be read within the budget. 0 before it is known.
     affordable: f64,
     /// How many pages are drawn for each one in memory.
@@ -468,8 +468,8 @@ impl Panel {
             observed,
             reads,
             clears,
-            total: total.map(Known::estimate),
-            by_party: by_party.into_iter().map(|(party, known)| (party, known.map(Known::estimate))).collect(),
+            total: total.map(Watched::estimate),
+            by_party: by_party.into_iter().map(|(party, known)| (party, known.map(Watched::estimate))).collect(),
             targets,
         }
     }
@@ -525,20 +525,20 @@ impl Panel {
         let windows = WINDOWS.map(|window| self.window(window));
         let begin = windows.map(|window| window.begin);
         let repeats = window::repeats(&windows);
-        let mut all = [Known::default(); COUNT];
+        let mut all = [Watched::default(); COUNT];
         let (mut views, several) = (Views::default(), self.targets.len() > 1);
-        let mut parties: BTreeMap<u32, ([Known; COUNT], Views<'_>)> = BTreeMap::new();
+        let mut parties: BTreeMap<u32, ([Watched; COUNT], Views<'_>)> = BTreeMap::new();
         let targets = self.targets.iter().map(|drawn| {
             let at_rest = self.rests.windows(drawn.id, &begin);
             let mut total = at_rest.map(|at_rest| {
                 let missing = if at_rest { 0.0 } else { drawn.missing };
-                Known { missing, ..Known::default() }
+                Watched { missing, ..Watched::default() }
             });
             let mut by_mapping = Vec::new();
             let of_parties = self.parties.get(&drawn.id).map(|parties| &parties[..]).unwrap_or_default();
             for mapping in &drawn.mappings {
                 let members = &drawn.members[mapping.members.clone()];
-                let mut found = [Known::of(mapping.pages); COUNT];
+                let mut found = [Watched::of(mapping.pages); COUNT];
                 for same in members.chunk_by(|a, b| a.bit() == b.bit()) {
                     let each = windows.iter().zip(&mut found).zip(repeats);
                     each.filter(|(_, repeats)| !repeats).for_each(|((window, known), _)| window.count(same, known));
@@ -554,7 +554,7 @@ impl Panel {
                     *known = known.resting();
                 }
                 if members.len() >= ENOUGH {
-                    by_mapping.push(MappingPanel { range: mapping.range, within: found.map(Known::estimate) });
+                    by_mapping.push(MappingPanel { range: mapping.range, within: found.map(Watched::estimate) });
                 }
                 total.iter_mut().zip(found).for_each(|(sum, known)| *sum += known);
             }
@@ -563,7 +563,7 @@ impl Panel {
                 let sums = &mut parties.entry(*party).or_default().0;
                 sums.iter_mut().zip(total).for_each(|(sum, known)| *sum += known);
             }
-            TargetPanel { id: drawn.id, within: total.map(Known::estimate), by_mapping }
+            TargetPanel { id: drawn.id, within: total.map(Watched::estimate), by_mapping }
         });
         let targets = targets.collect();
         // Without sums of all, those of the parties say how much counts more than once.
@@ -584,11 +584,11 @@ impl Panel {
 struct Sums {
     targets: Vec<TargetPanel>,
     /// All targets together.
-    all: [Known; COUNT],
+    all: [Watched; COUNT],
     /// The same, where memory that several targets map counts once.
-    total: [Known; COUNT],
+    total: [Watched; COUNT],
     /// The targets of each party, where memory that several of them map counts once.
-    by_party: Vec<(u32, [Known; COUNT])>,
+    by_party: Vec<(u32, [Watched; COUNT])>,
 }
 
 /// The most pages that it has if there are so many in all.

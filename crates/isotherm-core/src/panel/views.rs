@@ -4,7 +4,7 @@
 //! Where the pages of one place are different ones, as after a fork and writes, they are probably accessed alike: for
 //! the bounds, they count as one that was drawn.
 
-use super::estimate::{COUNT, Known};
+use super::estimate::{COUNT, Watched};
 use super::member::Member;
 use super::window::{Window, repeats};
 
@@ -34,10 +34,10 @@ impl<'a> Views<'a> {
     /// of frames that count more than once.
     pub(super) fn count_once(
         mut self,
-        mut sums: [Known; COUNT],
+        mut sums: [Watched; COUNT],
         excess: f64,
         windows: &[Window; COUNT],
-    ) -> [Known; COUNT] {
+    ) -> [Watched; COUNT] {
         self.0.sort_unstable_by_key(|view| (view.member.place, view.frame));
         for (nth, repeats) in repeats(windows).into_iter().enumerate() {
             match repeats {
@@ -48,7 +48,7 @@ impl<'a> Views<'a> {
         sums
     }
 
-    fn count_in(&self, nth: usize, known: &mut Known, excess: f64, window: &Window) {
+    fn count_in(&self, nth: usize, known: &mut Watched, excess: f64, window: &Window) {
         // The pages of the memory for which a page of the panel stands, and the variance of its number.
         let (each, variance) = (known.pages / known.members.max(1.0), known.squares / known.members.max(1.0));
         let mut again = 0.0;

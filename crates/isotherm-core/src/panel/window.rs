@@ -5,7 +5,7 @@
 //! of it, whether they were accessed or not.
 
 use super::EACH;
-use super::estimate::{COUNT, Known, Seen};
+use super::estimate::{COUNT, Watched, Seen};
 use super::member::{Member, Tick};
 use super::places::Part;
 use crate::survey::BLOCK_PAGES;
@@ -57,7 +57,7 @@ impl Window {
     }
 
     /// Adds pages that share an accessed bit to what is known.
-    pub(super) fn count(&self, same: &[Member], known: &mut Known) {
+    pub(super) fn count(&self, same: &[Member], known: &mut Watched) {
         let (weight, square) = self.weigh(same);
         let before = known.members;
         for member in same.iter().filter(|member| self.has(member)) {

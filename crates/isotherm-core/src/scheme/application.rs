@@ -7,7 +7,7 @@ use crate::tiering::Waiting;
 use crate::{AddrRange, BoxError, PAGE_SIZE, Snapshot, TargetId};
 
 use super::backoff::{Backoff, Rejections, Resisted};
-use super::budget::Allowance;
+use super::budget::QuotaLimits;
 use super::candidates::{Candidate, Cursor, Room, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
@@ -57,7 +57,7 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub facts: &'a [Option<ProcessFacts>],
     pub actuator: &'a mut A,
     pub inspector: &'a mut I,
-    pub allowance: Allowance<'a>,
+    pub allowance: QuotaLimits<'a>,
     /// The hot memory for which the scheme makes room, whatever its goals allow.
     pub demand: &'a mut Waiting,
     /// Whether another scheme makes room for the hot memory that this one leaves.

@@ -15,7 +15,7 @@ const FIRST_BYTES: u64 = 1 << 20;
 
 /// The use of the quota of one scheme.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct QuotaUse {
     /// When the current period began. `None` before the first.
     began: Option<Duration>,
     /// Bytes used in this period.
@@ -76,7 +76,7 @@ pub(crate) fn missing(quota: &Quota, gauges: &mut impl Gauges, snapshot: &Snapsh
     Some(missing.bytes())
 }
 
-impl Budget {
+impl QuotaUse {
     pub(crate) fn new(quota: &Quota) -> Self {
         Self {
             began: None,
@@ -259,14 +259,14 @@ impl Budget {
 }
 
 /// What a scheme may use: its own budget, and that of the scheme whose quota it shares.
-pub(crate) struct Allowance<'a> {
+pub(crate) struct QuotaLimits<'a> {
     pub quota: &'a Quota,
-    pub budget: &'a mut Budget,
+    pub budget: &'a mut QuotaUse,
     /// The quota that is shared, and what was used of it.
-    pub shared: Option<(&'a Quota, &'a mut Budget)>,
+    pub shared: Option<(&'a Quota, &'a mut QuotaUse)>,
 }
 
-impl Allowance<'_> {
+impl QuotaLimits<'_> {
     /// The bytes that a whole period allows. `None` if nothing limits it.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.budget.limit(self.quota)

@@ -11,7 +11,7 @@ use crate::{BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::backoff::{Backoff, Rejections};
-use super::budget::{Allowance, Budget, missing};
+use super::budget::{QuotaLimits, QuotaUse, missing};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
 use super::history::ActionHistory;
 use super::moved::{LOOK_AGAIN, Moved};
@@ -78,7 +78,7 @@ struct ActiveScheme {
     /// The hot memory that its last application had to leave for want of room.
     waiting: Waiting,
     watermarks: WatermarkState,
-    budget: Budget,
+    budget: QuotaUse,
     cursor: Cursor,
     applied_at: Option<Duration>,
     victims: Victims,
@@ -105,7 +105,7 @@ impl ActiveScheme {
             total: Statistics::default(),
             last: Application::default(),
         };
-        let budget = Budget::new(&scheme.quota);
+        let budget = QuotaUse::new(&scheme.quota);
         Self {
             scheme,
             owner: None,
@@ -364,7 +364,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
-        let mut allowance = Allowance { quota: &scheme.quota, budget: &mut *budget, shared };
+        let mut allowance = QuotaLimits { quota: &scheme.quota, budget: &mut *budget, shared };
         if let Some((quota, budget)) = &mut allowance.shared {
             budget.begin(quota, snapshot.time, &mut self.gauges, snapshot);
         }

@@ -4,7 +4,7 @@ use isotherm_core::survey::PageBits;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::leaf::{Extent, Leaf};
-use super::program::{Found, PageTable, TABLE_ENTRIES};
+use super::program::{PageTable, TABLE_ENTRIES, Walked};
 use super::words::{Words, words};
 
 // Bits of a page-table entry. PROTNONE has this meaning only in an entry that is not present.
@@ -29,11 +29,11 @@ pub(super) struct Entries {
 
 impl Entries {
     /// The entries `found` at `start`. `address_mask` selects the bits of an entry that hold an address.
-    pub(super) fn new(start: u64, found: Found<'_>, address_mask: u64) -> Self {
+    pub(super) fn new(start: u64, found: Walked<'_>, address_mask: u64) -> Self {
         let (table, huge) = match found {
-            Found::Table(table) => (*table, None),
-            Found::Leaf(leaf) if leaf.extent() == Some(Extent::Huge) => ([0; PAGES], Some(leaf)),
-            Found::Leaf(_) => ([0; PAGES], None),
+            Walked::Table(table) => (*table, None),
+            Walked::Leaf(leaf) if leaf.extent() == Some(Extent::Huge) => ([0; PAGES], Some(leaf)),
+            Walked::Leaf(_) => ([0; PAGES], None),
         };
         Self { start, table, huge, address_mask, from: 0, to: PAGES }
     }
@@ -106,7 +106,7 @@ mod tests {
     fn entries(table: &[u64]) -> Entries {
         let mut whole = [0; PAGES];
         whole[..table.len()].copy_from_slice(table);
-        Entries::new(START, Found::Table(&whole), 0xf_ffff_ffff_f000)
+        Entries::new(START, Walked::Table(&whole), 0xf_ffff_ffff_f000)
     }
 
     #[test]

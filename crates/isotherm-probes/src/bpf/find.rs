@@ -6,7 +6,7 @@ use isotherm_core::survey::BLOCK_SIZE;
 
 use super::BpfError;
 use super::leaf::Extent;
-use super::program::{Found, MAX_TABLES, PageTables, Program};
+use super::program::{MAX_TABLES, PageTables, Program, Walked};
 use super::words::{is_dirty, is_special, is_writable};
 
 // Bits of an entry above the lowest level.
@@ -89,7 +89,7 @@ impl Finder {
         for tops in self.tops.chunks(MAX_TABLES) {
             let ranges = &self.ranges;
             program.copy_tables(tables, pgd, 2, tops, |i, found| match found {
-                Found::Table(table) => {
+                Walked::Table(table) => {
                     let mut inside = Inside::new(ranges, tops[i]);
                     for (start, &entry) in (tops[i]..).step_by(BLOCK_SIZE as usize).zip(table) {
                         if let Some(by) = mapped_by(entry, tables.address_mask)
@@ -99,13 +99,13 @@ impl Finder {
                         }
                     }
                 }
-                Found::Leaf(leaf) if leaf.extent() == Some(Extent::Gigantic) => {
+                Walked::Leaf(leaf) if leaf.extent() == Some(Extent::Gigantic) => {
                     let mut inside = Inside::new(ranges, tops[i]);
                     let starts = (tops[i]..tops[i] + GIB).step_by(BLOCK_SIZE as usize);
                     let starts = starts.filter(|&start| inside.contains(start, BLOCK_SIZE));
                     places.extend(starts.map(|start| Place { start, by: MappedBy::Gigantic(leaf.frame(start)) }));
                 }
-                Found::Leaf(_) => {}
+                Walked::Leaf(_) => {}
             })?;
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Finder {
         for tops in self.tops.chunks(MAX_TABLES) {
             let (ranges, below) = (&self.ranges, &mut self.below);
             program.copy_tables(tables, pgd, level, tops, |i, found| {
-                let Found::Table(table) = found else { return };
+                let Walked::Table(table) = found else { return };
                 let mut inside = Inside::new(ranges, tops[i]);
                 let starts = (tops[i]..).step_by(size as usize).zip(table).filter(|(_, entry)| **entry & PRESENT != 0);
                 below.extend(starts.map(|(start, _)| start).filter(|&start| inside.contains(start, size)));

@@ -17,7 +17,7 @@ use super::program::{Lookup, PageTables, Program};
 use super::requests::{Request, clear_in, note};
 use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::{Opened, PagemapKind, SpaceHandle};
-use super::sweep::{Allowance, SweepResult, Sweeper};
+use super::sweep::{SweepCredit, SweepResult, Sweeper};
 use super::swept::Swept;
 use super::target::{Clearing, State, Target};
 use super::tasks::Tasks;
@@ -36,7 +36,7 @@ pub struct BpfProbe {
     sweeps: bool,
     /// Whether samples of memory that others access are unobservable.
     elsewhere: bool,
-    allowance: Allowance,
+    allowance: SweepCredit,
     /// When the sweeps of the targets that are being added have to end.
     pub(super) sweeps_end: Instant,
     /// Sorted by ID.
@@ -80,7 +80,7 @@ impl BpfProbe {
             pagemap_kind,
             sweeps: true,
             elsewhere: true,
-            allowance: Allowance::new(f64::INFINITY),
+            allowance: SweepCredit::new(f64::INFINITY),
             sweeps_end: Instant::now(),
             memory_read: Instant::now(),
             targets: Vec::new(),
@@ -126,7 +126,7 @@ impl BpfProbe {
     /// Bounds what sweeps clear: this many pages a second, and those of ten seconds at the start. The targets set the
     /// accessed bits again of those that they access. The default is no bound.
     pub fn set_sweep_rate(&mut self, pages: f64) {
-        self.allowance = Allowance::new(pages);
+        self.allowance = SweepCredit::new(pages);
     }
 
     /// Sets whether surveys observe memory that several processes map, and what that may cost. The default is

@@ -99,7 +99,7 @@ pub(super) type PageTable = [u64; TABLE_ENTRIES];
 
 /// The result of the search for a page table.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum Walked<'a> {
     /// The table.
     Table(&'a PageTable),
     /// The entry of a higher table at which the walk ended; it may map nothing.
@@ -211,7 +211,7 @@ impl Program {
         pgd: u64,
         level: u64,
         addrs: &[u64],
-        mut found: impl FnMut(usize, Found<'_>),
+        mut found: impl FnMut(usize, Walked<'_>),
     ) -> Result<(), BpfError> {
         assert!(addrs.len() <= MAX_TABLES);
         for (i, &addr) in addrs.iter().enumerate() {
@@ -231,9 +231,9 @@ impl Program {
                 // SAFETY: as above. Only a run of the program changes the element. None runs during the borrow, because
                 // `self` is borrowed until then.
                 let table = unsafe { self.tables.memory.add(i).as_ref() };
-                found(i, Found::Table(table));
+                found(i, Walked::Table(table));
             } else {
-                found(i, Found::Leaf(Leaf(request.entry)));
+                found(i, Walked::Leaf(Leaf(request.entry)));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::BpfError;
 use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
-use super::program::{Found, PageTables, Program};
+use super::program::{PageTables, Program, Walked};
 use super::space::SpaceHandle;
 use super::target::{Clearing, Target};
 use super::words::accessed;
@@ -47,7 +47,7 @@ pub(super) fn note(
         let blocks = if blocks[0] == blocks[1] { &blocks[..1] } else { &blocks[..] };
         let sampled = &mut target.sampled;
         program.copy_tables(tables, pgd, 1, blocks, |i, found| {
-            if let Found::Table(table) = found {
+            if let Walked::Table(table) = found {
                 sampled.add_pages(blocks[i], accessed(table), range);
             }
         })?;

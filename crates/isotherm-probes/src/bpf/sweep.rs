@@ -37,13 +37,13 @@ pub(super) struct Sweeper<'a> {
     pub(super) program: &'a mut Program,
     pub(super) tables: &'a PageTables,
     pub(super) folios: &'a Folios,
-    pub(super) allowance: &'a mut Allowance,
+    pub(super) allowance: &'a mut SweepCredit,
 }
 
 /// How many pages sweeps may clear: as many a second as the targets may set accessed bits again, and at the start those
 /// of [`LENT`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
+pub(super) struct SweepCredit {
     /// The pages of a second.
     rate: f64,
     left: f64,
@@ -53,7 +53,7 @@ pub(super) struct Allowance {
 /// What sweeps may clear at once.
 const LENT: Duration = Duration::from_secs(10);
 
-impl Allowance {
+impl SweepCredit {
     pub(super) fn new(rate: f64) -> Self {
         Self { rate, left: rate * LENT.as_secs_f64(), at: Instant::now() }
     }
@@ -236,12 +236,12 @@ mod tests {
 
     #[test]
     fn sweeps_clear_what_targets_may_set_again_in_ten_seconds_and_then_what_they_may_since() {
-        let mut allowance = Allowance::new(1000.0);
+        let mut allowance = SweepCredit::new(1000.0);
         let start = allowance.at;
         assert_eq!([3000, 6500, 3000].map(|pages| allowance.take(pages, start)), [3000, 6500, 0], "512 are a block");
         assert_eq!(allowance.take(4000, start + Duration::from_secs(3)), 3072);
         assert_eq!(allowance.take(20_000, start + Duration::from_secs(3600)), 9728);
-        let mut all = Allowance::new(f64::INFINITY);
+        let mut all = SweepCredit::new(f64::INFINITY);
         assert_eq!([all.take(1 << 40, start), all.take(1 << 40, start)], [1 << 40; 2]);
     }
 

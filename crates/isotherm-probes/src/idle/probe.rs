@@ -29,7 +29,7 @@ pub struct IdleProbe {
     /// What surveys of all pages keep; `None` until the first survey begins.
     pub(super) survey: Option<IdleSurvey>,
     /// The state of each sample of the last clear.
-    looks: Vec<Look>,
+    looks: Vec<AtClear>,
     /// The pages that the last clear marked as idle, sorted by head.
     marked: Vec<Page>,
     /// The words of the bitmap that hold the marked pages, and the bits to set in each.
@@ -44,7 +44,7 @@ pub struct IdleProbe {
 
 /// What the last clear found for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum AtClear {
     /// Nothing is mapped there.
     Nothing,
     /// Nothing was present, but a page may be faulted in.
@@ -169,8 +169,8 @@ impl IdleProbe {
     fn find(&mut self, samples: &[Sample]) -> Result<(), TableError> {
         self.locate_mapped(samples);
         self.looks.clear();
-        self.looks.resize(samples.len(), Look::Nothing);
-        self.order.iter().for_each(|&index| self.looks[index as usize] = Look::Absent);
+        self.looks.resize(samples.len(), AtClear::Nothing);
+        self.order.iter().for_each(|&index| self.looks[index as usize] = AtClear::Absent);
         self.marked.clear();
         let found = self.order.iter().zip(&self.frames);
         let page = |(&sample, &frame): (_, &Option<u64>)| {
@@ -195,7 +195,7 @@ impl IdleProbe {
             |of: Sample| is_any && elsewhere.get(&of.target).is_some_and(|known| known.contains(of.addr));
         self.marked.retain(|page| {
             let observable = page.flags.is_listed() && !is_elsewhere(samples[page.sample as usize]);
-            looks[page.sample as usize] = if observable { Look::Marked } else { Look::Unobservable };
+            looks[page.sample as usize] = if observable { AtClear::Marked } else { AtClear::Unobservable };
             observable
         });
         self.marked.sort_unstable_by_key(|page| page.head);
@@ -287,8 +287,8 @@ impl IdleProbe {
         };
         self.order.clear();
         for (index, look) in self.looks.iter().enumerate() {
-            let suspected = *look == Look::Marked && answers[index] == Observation::Accessed;
-            if (suspected || *look == Look::Absent) && !physical(index) {
+            let suspected = *look == AtClear::Marked && answers[index] == Observation::Accessed;
+            if (suspected || *look == AtClear::Absent) && !physical(index) {
                 self.order.push(index as u32);
             }
         }
@@ -354,7 +354,7 @@ impl AccessProbe for IdleProbe {
             return Ok(());
         }
         for (answer, look) in answers.iter_mut().zip(&self.looks) {
-            *answer = if *look == Look::Unobservable { Observation::Unobservable } else { Observation::Idle };
+            *answer = if *look == AtClear::Unobservable { Observation::Unobservable } else { Observation::Idle };
         }
         self.read_marks(answers).map_err(IdleError::from)?;
         Ok(self.confirm(samples, answers).map_err(IdleError::from)?)

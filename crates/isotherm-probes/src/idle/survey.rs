@@ -9,7 +9,7 @@ use isotherm_kernel::pages::{PageBuffer, PagemapEntry, TableError};
 use super::accesses::Accesses;
 use super::explore::{Explored, blocks_of};
 use super::frames::{Frames, Page, State, heads};
-use super::target::{BlockEntries, Found, Target};
+use super::target::{BlockEntries, PagePlace, Target};
 use crate::elsewhere::AccessedElsewhere;
 use crate::mapping::{is_memory, is_of_a_file};
 use crate::page_nodes::PageNodes;
@@ -128,8 +128,8 @@ impl IdleSurvey {
                     return;
                 }
                 let (frame, is_exclusive) = match found {
-                    Found::Frame { frame, is_exclusive } => (frame, is_exclusive),
-                    Found::Swapped(place) => {
+                    PagePlace::Frame { frame, is_exclusive } => (frame, is_exclusive),
+                    PagePlace::Swapped(place) => {
                         block.swapped.insert(page);
                         suspects.swapped.insert(page);
                         *suspects.frame(page) = place.number();
@@ -233,7 +233,7 @@ impl IdleSurvey {
         for (index, block) in blocks.iter_mut().enumerate() {
             let wanted = std::mem::take(&mut block.pages);
             target.block(block.start, &mut buffer, |page, found| {
-                let Found::Frame { frame, .. } = found else { return };
+                let PagePlace::Frame { frame, .. } = found else { return };
                 let of = if wanted.contains(page) { &mut self.pages } else { &mut others };
                 of.push(Page::new(frame, index, page));
             });

@@ -16,7 +16,7 @@ pub(super) type BlockEntries = [u8; BLOCK_PAGES * PagemapEntry::BYTES];
 
 /// Where a page is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
+pub(super) enum PagePlace {
     /// In memory. `is_exclusive` says whether nobody else maps the frame.
     Frame { frame: u64, is_exclusive: bool },
     /// In swap.
@@ -76,19 +76,20 @@ impl Target {
 
     /// Calls `found` with each page of a block that may be in memory or in swap, and with its number in the block.
     /// Returns whether the block could be read: a process that has ended has none.
-    pub(super) fn block(&self, start: u64, buffer: &mut BlockEntries, mut found: impl FnMut(usize, Found)) -> bool {
+    pub(super) fn block(&self, start: u64, buffer: &mut BlockEntries, mut found: impl FnMut(usize, PagePlace)) -> bool {
         match &self.method {
             Method::Physical => {
                 let frame = |page: usize| start / PAGE_SIZE + page as u64;
-                (0..BLOCK_PAGES).for_each(|page| found(page, Found::Frame { frame: frame(page), is_exclusive: true }));
+                (0..BLOCK_PAGES)
+                    .for_each(|page| found(page, PagePlace::Frame { frame: frame(page), is_exclusive: true }));
             }
             Method::Process(pagemap) => {
                 let Ok(entries) = pagemap.entries(start, &mut buffer[..]) else { return false };
                 for (page, entry) in entries.enumerate() {
                     if let Some(frame) = entry.frame() {
-                        found(page, Found::Frame { frame, is_exclusive: entry.is_exclusive() });
+                        found(page, PagePlace::Frame { frame, is_exclusive: entry.is_exclusive() });
                     } else if let Some(place) = entry.swapped() {
-                        found(page, Found::Swapped(place));
+                        found(page, PagePlace::Swapped(place));
                     }
                 }
             }

@@ -31,7 +31,7 @@ pub struct PageTableScan {
     population: Population,
     scope: Scope,
     detail: Detail,
-    known: BTreeMap<TargetId, Known>,
+    known: BTreeMap<TargetId, Scanned>,
     sharing: Sharing,
     nodes: Nodes,
     began: Instant,
@@ -45,7 +45,7 @@ pub struct PageTableScan {
 
 /// What is known of a process after a pass.
 #[derive(Debug)]
-struct Known {
+struct Scanned {
     /// The identity of its address space, which changes when it calls exec.
     space: u64,
     history: PageHistory,
@@ -55,7 +55,7 @@ struct Known {
 #[derive(Debug)]
 struct Visited {
     member: Member,
-    known: Known,
+    known: Scanned,
     /// The ranges that are locked in memory.
     locked: Vec<AddrRange>,
     /// The pages of each block that lie on the scanned nodes; `None` if all nodes are scanned.
@@ -192,7 +192,7 @@ impl PageTableScan {
                 self.population.note_ended(&member, &self.scope, &mut self.notes);
             }
             pacer.step(history.present() * PAGE_SIZE)?;
-            visited.push(Visited { member, known: Known { space: identity, history }, locked, scanned, cleared });
+            visited.push(Visited { member, known: Scanned { space: identity, history }, locked, scanned, cleared });
         }
         self.last = now;
         Ok(visited)

@@ -120,7 +120,7 @@ pub fn run(
     budget: f64,
     mut ended: impl FnMut(&EndReason) -> Option<String>,
 ) -> Result<()> {
-    let mut pace = Pace::new(budget);
+    let mut pace = DrawClock::new(budget);
     let mut helper = helpers.thread();
     // The number of notices so far, and when the last one is removed.
     let (mut notices, mut gone) = (0, None);
@@ -191,14 +191,14 @@ pub fn run(
 }
 
 /// Limits how often the screen is drawn.
-struct Pace {
+struct DrawClock {
     /// The share of one CPU for drawing changes of the state.
     share: f64,
     /// When changes may be drawn again.
     next: Option<Instant>,
 }
 
-impl Pace {
+impl DrawClock {
     fn new(budget: f64) -> Self {
         Self { share: budget * DRAWING, next: None }
     }
@@ -228,7 +228,7 @@ mod tests {
     fn drawing_changes_takes_its_part_of_the_budget_however_long_a_drawing_takes() {
         for cpu in [MS / 10, MS, MS * 8, MS * 50] {
             let start = Instant::now();
-            let (mut pace, mut now, mut drawings) = (Pace::new(BUDGET), start, 0);
+            let (mut pace, mut now, mut drawings) = (DrawClock::new(BUDGET), start, 0);
             while now < start + Duration::from_secs(100) {
                 now += pace.left(now);
                 pace.drawn(now, cpu);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn cheap_drawings_come_no_sooner_than_they_can_be_seen() {
-        let (mut pace, now) = (Pace::new(BUDGET), Instant::now());
+        let (mut pace, now) = (DrawClock::new(BUDGET), Instant::now());
         assert_eq!(pace.left(now), Duration::ZERO);
         pace.drawn(now, MS / 100);
         assert_eq!(pace.left(now), REDRAW);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn changes_wait_for_what_keys_have_drawn_but_not_for_long() {
-        let (mut pace, now) = (Pace::new(BUDGET), Instant::now());
+        let (mut pace, now) = (DrawClock::new(BUDGET), Instant::now());
         pace.drawn(now, MS);
         let once = pace.left(now);
         pace.drawn(now, MS);

@@ -7,7 +7,7 @@ use super::folios::Zeros;
 use super::read::Reader;
 use crate::bpf::entries::frame;
 use crate::bpf::find::MappedBy;
-use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::program::{MAX_TABLES, PageTables, Program, Walked};
 use crate::bpf::swap::place;
 use crate::bpf::target::Target;
 use crate::bpf::words::{is_special, words};
@@ -47,7 +47,7 @@ impl Reader {
         for starts in self.starts.chunks(MAX_TABLES) {
             program.copy_tables(tables, space.pgd(), 1, starts, |i, copied| {
                 // If the table has become a huge page since, the next scan finds it.
-                if let Found::Table(table) = copied {
+                if let Walked::Table(table) = copied {
                     let of = |entry: u64| match frame(entry, tables.address_mask) {
                         Some(frame) if !is_special(entry) => frame,
                         _ => NO_FRAME,
@@ -75,7 +75,7 @@ impl Reader {
         for blocks in self.in_swap().chunks(MAX_TABLES) {
             let starts: Vec<u64> = blocks.iter().map(|(start, _)| *start).collect();
             program.copy_tables(tables, space.pgd(), 1, &starts, |i, copied| {
-                let Found::Table(table) = copied else { return };
+                let Walked::Table(table) = copied else { return };
                 // A page may be back in memory by now.
                 let swapped = words(table).swapped & blocks[i].1;
                 swapped.iter().for_each(|page| frames[page] = place(table[page]).number());
@@ -102,8 +102,8 @@ pub(in crate::bpf) fn frames_of(
             let mut pages = PageBits::NONE;
             for page in blocks[i].1.iter() {
                 let of_page = match copied {
-                    Found::Table(table) => frame(table[page], tables.address_mask),
-                    Found::Leaf(leaf) => leaf.frame(starts[i] + page as u64 * PAGE_SIZE),
+                    Walked::Table(table) => frame(table[page], tables.address_mask),
+                    Walked::Leaf(leaf) => leaf.frame(starts[i] + page as u64 * PAGE_SIZE),
                 };
                 if let Some(frame) = of_page {
                     frames[page] = frame;

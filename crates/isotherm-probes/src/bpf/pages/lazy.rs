@@ -17,7 +17,7 @@ use crate::bpf::target::Target;
 
 /// What is known of the clean pages of a block.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct CleanPages {
     freed: PageBits,
     /// Pages that were not freed when their flags were read.
     kept: PageBits,
@@ -26,7 +26,7 @@ struct Known {
 /// The pages that targets have freed lazily.
 #[derive(Debug, Default)]
 pub(super) struct LazilyFreed {
-    targets: HashMap<TargetId, BTreeMap<u64, Known>>,
+    targets: HashMap<TargetId, BTreeMap<u64, CleanPages>>,
     /// The frames of the pages of a block whose flags are to be read, and these pages.
     frames: Vec<(u64, usize)>,
     room: PageBuffer,

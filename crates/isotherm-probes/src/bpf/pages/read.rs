@@ -9,7 +9,7 @@ use super::masks::{Mask, Masks};
 use crate::bpf::BpfError;
 use crate::bpf::find::{Finder, HugeEntry, MappedBy, Place};
 use crate::bpf::leaf::{Extent, Leaf};
-use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::program::{MAX_TABLES, PageTables, Program, Walked};
 use crate::bpf::swap::Witnesses;
 use crate::bpf::target::Target;
 use crate::bpf::words::words;
@@ -145,7 +145,7 @@ impl Reader {
             program.copy_tables(tables, space.pgd(), 1, starts, |i, found| {
                 let block = &mut blocks[indices[i]];
                 match found {
-                    Found::Table(table) => {
+                    Walked::Table(table) => {
                         let (mask, words) = (masks.at(block.start), words(table));
                         // The zero page is no memory of the process. Memory of a device cannot be cleared.
                         let device = words.special & mask.file;
@@ -163,7 +163,7 @@ impl Reader {
                         clean(&mut self.clean, block, mask, words.dirty);
                         see(seen, block, FramesOf::table(table, tables.address_mask));
                     }
-                    Found::Leaf(leaf) => {
+                    Walked::Leaf(leaf) => {
                         if let Some(entry) = became_huge(leaf, block.start) {
                             huge(block, entry, masks.at(block.start), zeros);
                             see(seen, block, FramesOf::from_first(Some(entry.frame)));

@@ -28,7 +28,7 @@ const CHECK_SHARED: u64 = 4 * CHECK;
 
 /// What is known about the pages of a target.
 #[derive(Debug, Default)]
-struct Known {
+struct TargetSharing {
     /// Whether a survey has begun since the target joined.
     surveyed: bool,
     blocks: BTreeMap<u64, Sharing>,
@@ -114,7 +114,7 @@ impl LeftOut {
 pub(super) struct SharedPages {
     pub(super) mode: SharedMemory,
     pub(super) limits: SharedLimits,
-    targets: HashMap<TargetId, Known>,
+    targets: HashMap<TargetId, TargetSharing>,
     survey: u64,
     /// Whether a target has ended since the last survey began, so that others may share less than before.
     has_ended: bool,
@@ -139,7 +139,7 @@ impl SharedPages {
         if std::mem::take(&mut self.has_ended) || self.survey.is_multiple_of(CHECK_SHARED) {
             self.targets.values_mut().for_each(|known| known.blocks.clear());
         } else if self.survey.is_multiple_of(CHECK) {
-            self.targets.values_mut().for_each(Known::doubt);
+            self.targets.values_mut().for_each(TargetSharing::doubt);
             // Second views are found again as well.
             let blocks = self.targets.values_mut().flat_map(|known| known.blocks.values_mut());
             blocks.for_each(|sharing| sharing.second = PageBits::NONE);
@@ -151,7 +151,7 @@ impl SharedPages {
         }
         if has_joined {
             // The new process may map what was exclusive.
-            self.targets.values_mut().for_each(Known::doubt);
+            self.targets.values_mut().for_each(TargetSharing::doubt);
         }
     }
 
@@ -235,7 +235,7 @@ impl SharedPages {
 
     /// Whether the target has pages that are known to be shared.
     pub(super) fn has(&self, target: TargetId) -> bool {
-        self.targets.get(&target).is_some_and(Known::has_shared)
+        self.targets.get(&target).is_some_and(TargetSharing::has_shared)
     }
 
     /// Takes in what clearing `target` would cost, of which the survey has read `blocks`, from the address `from` on.
@@ -321,7 +321,7 @@ impl SharedPages {
     /// survey has read of it.
     pub(super) fn walks_files_only(&self, target: TargetId) -> bool {
         let known = self.targets.get(&target);
-        let longest = |known: &Known| known.longest_hold(self.limits.longest_hold);
+        let longest = |known: &TargetSharing| known.longest_hold(self.limits.longest_hold);
         known.and_then(|known| self.way(&known.sums, longest(known))).is_some_and(|plan| plan.refs == Refs::Mapped)
     }
 
@@ -370,7 +370,8 @@ impl SharedPages {
     /// longer.
     fn has_turn(&self, target: TargetId) -> bool {
         let Some(of) = self.targets.get(&target) else { return false };
-        let earlier = |known: &&Known| known.name == of.name && known.cleared < of.cleared && known.has_shared();
+        let earlier =
+            |known: &&TargetSharing| known.name == of.name && known.cleared < of.cleared && known.has_shared();
         let first: Duration = self.targets.values().filter(earlier).map(|known| known.hold).sum();
         let waited = self.waited.get(&of.name).copied().unwrap_or_default();
         waited + first + of.hold <= self.limits.together
@@ -420,7 +421,7 @@ impl SharedPages {
     }
 }
 
-impl Known {
+impl TargetSharing {
     fn has_shared(&self) -> bool {
         self.blocks.values().any(|block| !block.shared.is_empty())
     }
@@ -476,7 +477,7 @@ mod tests {
         let mut shared = SharedPages { survey: 1, ..SharedPages::default() };
         let (twice, began) = (shared.limits.longest_hold * 2, Instant::now());
         let mut waits_too_long = |faults, hold| {
-            let mut known = Known::default();
+            let mut known = TargetSharing::default();
             (known.costs.hold, known.hold) = (hold, hold);
             known.faults.counted(began, 0);
             known.faults.counted(began + Duration::from_secs(2), faults);

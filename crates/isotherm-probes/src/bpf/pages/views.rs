@@ -19,7 +19,7 @@ use super::masks::Masks;
 use super::shared::{CHECK, SharedPages};
 use crate::bpf::BpfError;
 use crate::bpf::find::{Finder, MappedBy, Place};
-use crate::bpf::program::{Found, MAX_TABLES, PageTables, Program};
+use crate::bpf::program::{MAX_TABLES, PageTables, Program, Walked};
 use crate::bpf::target::Target;
 use crate::bpf::words::words;
 use crate::mapping::is_memory;
@@ -36,13 +36,13 @@ struct Views {
 
 /// What is known of a target.
 #[derive(Debug, Default)]
-struct Known {
+struct TargetViews {
     blocks: BTreeMap<u64, Views>,
     /// The mappings when it was read, and where they may have views. `None` if it was not read yet.
     read: Option<(Arc<[Mapping]>, Vec<AddrRange>)>,
 }
 
-impl Known {
+impl TargetViews {
     /// Where the target may have views now, as far as that is news.
     fn news(&self, target: &Target) -> Option<Vec<AddrRange>> {
         match &self.read {
@@ -64,7 +64,7 @@ struct Reading {
 /// Finds the second views of all targets.
 #[derive(Debug, Default)]
 pub(in crate::bpf) struct SecondViews {
-    targets: HashMap<TargetId, Known>,
+    targets: HashMap<TargetId, TargetViews>,
     survey: u64,
     reading: Option<Reading>,
     finder: Finder,
@@ -201,7 +201,7 @@ impl SecondViews {
                 at += 1;
             }
             program.copy_tables(tables, space.pgd(), 1, &starts, |i, found| {
-                let Found::Table(table) = found else { return };
+                let Walked::Table(table) = found else { return };
                 let (index, mask) = of_tables[i];
                 let words = words(table);
                 let pages = words.present & mask & !words.special;
