@@ -46,19 +46,18 @@ fn surveyed(name: &str, probe: &str, pid: u32, range: AddrRange) -> PageSums {
     println!("{}", succeed(&["report", "summary", file]));
     let last = Recording::open(&recording).unwrap().surveys().map(Result::unwrap).last().unwrap();
     let target = &last.survey.targets[0];
-    let mut sums = PageSums::default();
-    let of_memory = target
-        .by_mapping
-        .iter()
-        .filter(|found| target.mappings[found.mapping as usize].range.intersection(range).is_some());
-    of_memory.for_each(|found| sums.add(&found.sums));
-    assert!((SIZE..SIZE + MIB).contains(&sums.present), "{probe}: {sums:?}");
+    let of_memory = target.surveyed().filter(|(mapping, _)| mapping.range.intersection(range).is_some());
+    let sums: PageSums = of_memory.map(|(_, sums)| *sums).sum();
+    assert!((SIZE..SIZE + MIB).contains(&sums.figures.present), "{probe}: {sums:?}");
     sums
 }
 
 /// Asserts that memory is unobservable for this reason.
 fn is_hidden(probe: &str, sums: &PageSums, why: Unseen) {
-    assert!(sums.kinds.unseen[why] >= SIZE && sums.unobservable >= SIZE && sums.touched < MIB, "{probe}: {sums:?}");
+    assert!(
+        sums.kinds.unseen[why] >= SIZE && sums.figures.unobservable >= SIZE && sums.figures.touched < MIB,
+        "{probe}: {sums:?}"
+    );
 }
 
 #[test]
@@ -67,7 +66,10 @@ fn the_accesses_of_a_guest_are_seen_by_idle_page_tracking_and_its_memory_is_unob
     let guest = Guest::start(&[]);
     let of = |probe| surveyed("guest", probe, guest.pid(), guest.memory);
     let idle = of("idle");
-    assert!((USED - 2 * MIB..USED + 4 * MIB).contains(&idle.touched) && idle.unobservable < MIB, "{idle:?}");
+    assert!(
+        (USED - 2 * MIB..USED + 4 * MIB).contains(&idle.figures.touched) && idle.figures.unobservable < MIB,
+        "{idle:?}"
+    );
     for probe in ["bpf", "refs"] {
         is_hidden(probe, &of(probe), Unseen::Guest);
     }

@@ -21,7 +21,7 @@ fn most_on(name: &str, node: NodeId) -> u64 {
     let recording = Recording::open(&recording(name)).unwrap();
     let surveys = recording.surveys().map(|record| record.unwrap().survey);
     let on_node = surveys.flat_map(|survey| survey.by_node).filter(|found| found.node == node);
-    on_node.map(|found| found.sums.present).max().unwrap_or(0)
+    on_node.map(|found| found.sums.figures.present).max().unwrap_or(0)
 }
 
 /// Starts schemes that demote and promote `range` of this process.

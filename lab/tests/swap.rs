@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use isotherm_core::survey::BlockSums;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::{Pidfd, Process, memory_use};
@@ -57,15 +58,13 @@ fn surveys_tell_what_of_a_mapping_is_in_swap() {
 
         let last = Recording::open(&recording).unwrap().surveys().map(Result::unwrap).last().unwrap();
         let target = &last.survey.targets[0];
-        let of_area = target
-            .by_mapping
-            .iter()
-            .filter(|found| target.mappings[found.mapping as usize].range.intersection(cold).is_some());
-        let found: u64 = of_area.map(|found| found.sums.swapped.unwrap()).sum();
+        let of_area = target.surveyed().filter(|(mapping, _)| mapping.range.intersection(cold).is_some());
+        let found: u64 = of_area.map(|(_, sums)| sums.figures.swapped.known().unwrap()).sum();
         assert!(found.abs_diff(16 * MIB) <= MIB, "{probe}: {found} of {all} at {:?}", last.survey.time);
-        let total = last.survey.total.unwrap().sums.swapped.unwrap();
-        assert_eq!(total, target.total().swapped.unwrap(), "{probe}");
-        let by_block: u64 = target.by_block.iter().map(|block| u64::from(block.swapped.unwrap()) * PAGE_SIZE).sum();
+        let total = last.survey.total.unwrap().sums.figures.swapped.known().unwrap();
+        assert_eq!(total, target.total().figures.swapped.known().unwrap(), "{probe}");
+        let in_swap = |block: BlockSums| u64::from(block.pages.swapped.known().unwrap()) * PAGE_SIZE;
+        let by_block: u64 = target.by_block.iter().map(in_swap).sum();
         assert!(by_block == total || probe == "refs" && target.by_block.is_empty(), "{probe}: {by_block} of {total}");
 
         let summary = &report("summary", &recording)[0];
@@ -118,9 +117,10 @@ fn what_two_processes_have_in_swap_in_common_counts_once() {
         let options = ["--probe", probe, "--survey", "1s", "--duration", "4s", "--pid", &parent, "--pid", &child];
         succeed(&[&["record", "-o", file], &options[..], &EMULATED].concat());
         let last = Recording::open(&recording).unwrap().surveys().map(Result::unwrap).last().unwrap();
-        let of_each: Vec<u64> = last.survey.targets.iter().map(|target| target.total().swapped.unwrap()).collect();
+        let of_each: Vec<u64> =
+            last.survey.targets.iter().map(|target| target.total().figures.swapped.known().unwrap()).collect();
         assert!(of_each.len() == 2 && of_each.iter().all(|&bytes| bytes >= 16 * MIB), "{probe}: {of_each:?}");
-        let total = last.survey.total.unwrap().sums.swapped.unwrap();
+        let total = last.survey.total.unwrap().sums.figures.swapped.known().unwrap();
         assert!(total.abs_diff(of_each[0].max(of_each[1])) <= MIB, "{probe}: {total} of {of_each:?}");
     }
     Command::new("kill").arg(child.to_string()).status().unwrap();

@@ -164,7 +164,7 @@ impl Sink for Last {
     fn surveyed(&mut self, survey: &SurveySnapshot) -> Result<(), BoxError> {
         self.surveys += 1;
         let sums = survey.sums();
-        if !survey.interval.is_zero() && sums.unknown * 100 <= sums.present {
+        if !survey.interval.is_zero() && sums.figures.unknown * 100 <= sums.figures.present {
             self.exact.get_or_insert(survey.time);
         }
         Ok(())

@@ -18,7 +18,7 @@ const MOST: usize = 200;
 pub fn sums(known: &Known) -> BTreeMap<String, PageSums> {
     let mut all: BTreeMap<String, PageSums> = BTreeMap::new();
     for (target, info) in known.survey.iter().flat_map(|record| record.described()) {
-        all.entry(info.cgroup.clone().unwrap_or_default()).or_default().add(&target.total());
+        *all.entry(info.cgroup.clone().unwrap_or_default()).or_default() += target.total();
     }
     all
 }
@@ -32,7 +32,8 @@ pub fn named(
     is_group: impl Fn(&str) -> bool,
     is_taken: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, String> {
-    let mut large: Vec<(u64, String)> = sums(known).into_iter().map(|(path, sums)| (sums.present, path)).collect();
+    let mut large: Vec<(u64, String)> =
+        sums(known).into_iter().map(|(path, sums)| (sums.figures.present, path)).collect();
     let is_large = |present: u64, path: &str| present >= least || present >= least / 2 && is_group(path);
     large.retain(|(present, path)| !path.trim_matches('/').is_empty() && is_large(*present, path));
     large.sort_by(|a, b| b.cmp(a));
@@ -76,8 +77,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use isotherm_core::TargetId;
     use isotherm_core::survey::{BlockList, MappingSums, SurveySnapshot, TargetSurvey};
+    use isotherm_core::{AddrRange, Figures, Mapping, TargetId};
     use isotherm_record::{SurveyRecord, TargetInfo};
 
     use super::*;
@@ -85,12 +86,16 @@ mod tests {
     /// A survey of processes, each in a cgroup with so many MiB.
     fn surveyed(processes: &[(&str, u64)]) -> Known {
         let ids = (1..).map(|pid| TargetId::process(pid, Duration::ZERO));
-        let target = |(id, (_, mib)): (TargetId, &(&str, u64))| TargetSurvey {
-            id,
-            mappings: Arc::new([]),
-            by_mapping: vec![MappingSums { mapping: 0, sums: PageSums { present: mib << 20, ..PageSums::default() } }],
-            by_block: BlockList::default(),
-            by_node: vec![],
+        let mappings: Arc<[Mapping]> = [Mapping::anonymous(AddrRange::new(0, 1 << 30).unwrap())].into();
+        let target = |(id, (_, mib)): (TargetId, &(&str, u64))| {
+            let sums = PageSums::of(Figures { present: mib << 20, ..Figures::default() });
+            TargetSurvey {
+                id,
+                mappings: Arc::clone(&mappings),
+                by_mapping: vec![MappingSums::new(0, &mappings, sums).unwrap()],
+                by_block: BlockList::default(),
+                by_node: vec![],
+            }
         };
         let targets = ids.clone().zip(processes).map(target).collect();
         let info = |(id, (cgroup, _)): (TargetId, &(&str, u64))| {

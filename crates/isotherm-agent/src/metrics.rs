@@ -276,13 +276,14 @@ fn of_memory(families: &Families, name: &str, known: &Known, (settings, containe
     let survey = &record.survey;
     let states = |family: &Floats, labels: &[(&'static str, &str)], sums: &PageSums| {
         let states = [
-            ("resident", sums.present),
+            ("resident", sums.figures.present),
             ("idle", view::Memory::new(sums).idle),
             ("lazily_freed", sums.kinds.lazily_freed),
-            ("unobservable", sums.unobservable),
-            ("unknown", sums.unknown),
+            ("unobservable", sums.figures.unobservable),
+            ("unknown", sums.figures.unknown),
         ];
-        for (state, bytes) in states.into_iter().chain(sums.swapped.map(|swapped| ("swapped", swapped))) {
+        for (state, bytes) in states.into_iter().chain(sums.figures.swapped.known().map(|swapped| ("swapped", swapped)))
+        {
             set(family, &[labels, &[("state", state)]].concat(), bytes as f64);
         }
     };
@@ -319,9 +320,9 @@ fn of_memory(families: &Families, name: &str, known: &Known, (settings, containe
 /// The memory of each cgroup that has at least so many bytes of the group, and that of the others together.
 fn by_cgroup(known: &Known, least: u64) -> BTreeMap<String, PageSums> {
     let (mut named, small): (BTreeMap<String, PageSums>, BTreeMap<String, PageSums>) =
-        cgroups::sums(known).into_iter().partition(|(name, sums)| sums.present >= least && name != OTHERS);
-    for sums in small.values() {
-        named.entry(OTHERS.into()).or_default().add(sums);
+        cgroups::sums(known).into_iter().partition(|(name, sums)| sums.figures.present >= least && name != OTHERS);
+    if !small.is_empty() {
+        *named.entry(OTHERS.into()).or_default() += small.into_values().sum();
     }
     named
 }

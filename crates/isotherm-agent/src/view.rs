@@ -103,16 +103,16 @@ impl Memory {
     pub fn new(sums: &PageSums) -> Self {
         let within = WINDOWS.iter().zip(sums.within);
         // The figures count what is not known as accessed in the same share as what is.
-        let observable = sums.present.saturating_sub(sums.unobservable);
-        let known = observable.saturating_sub(sums.unknown) as f64 / observable.max(1) as f64;
+        let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
+        let known = observable.saturating_sub(sums.figures.unknown) as f64 / observable.max(1) as f64;
         Self {
-            resident: sums.present,
+            resident: sums.figures.present,
             touched_within: within.map(|(window, bytes)| (window_name(*window), bytes)).collect(),
-            idle: (observable.saturating_sub(sums.touched) as f64 * known) as u64,
-            swapped: sums.swapped,
+            idle: (observable.saturating_sub(sums.figures.touched) as f64 * known) as u64,
+            swapped: sums.figures.swapped.known(),
             lazily_freed: sums.kinds.lazily_freed,
-            unobservable: sums.unobservable,
-            unknown: sums.unknown,
+            unobservable: sums.figures.unobservable,
+            unknown: sums.figures.unknown,
         }
     }
 }
@@ -452,11 +452,13 @@ fn named(infos: &TargetInfos) -> Vec<(u32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::Figures;
 
     #[test]
     fn what_is_not_known_is_not_idle() {
         for (unknown, idle) in [(0, 60), (40, 30), (80, 0)] {
-            let sums = PageSums { present: 100, touched: 20, unobservable: 20, unknown, ..PageSums::default() };
+            let sums =
+                PageSums::of(Figures { present: 100, touched: 20, unobservable: 20, unknown, ..Figures::default() });
             assert_eq!(Memory::new(&sums).idle, idle);
         }
     }

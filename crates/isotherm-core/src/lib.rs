@@ -25,6 +25,7 @@ mod attribute_options;
 mod attributes;
 mod budget;
 mod error;
+mod figures;
 mod foreign;
 mod frame_map;
 mod frequency;
@@ -62,6 +63,7 @@ pub use attribute_options::AttributeOptions;
 pub use attributes::{Attributes, AttributesError, MIN_SAMPLING};
 pub use budget::{Budget, Controller, Pace, Start};
 pub use error::{BoxError, chain};
+pub use figures::{Count, Figures, Quantity};
 pub use foreign::{LONGEST_NAME, bytes_of, end_of, is_unsafe, sanitise, sanitise_lines, start_of, text_of};
 pub use frame_map::{FrameMap, FrameSet};
 pub use frequency::Frequency;
@@ -77,7 +79,6 @@ pub use range::{AddrRange, PAGE_SIZE, push_joined};
 pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};
-pub use survey::RegionPages;
 pub use target::{
     ANONYMOUS, AddressSpace, CgroupId, FileId, Layout, MOST_JOIN, MappedFile, Mapping, NodeId, Permissions, ProcessId,
     TargetId, TargetSpace, shown_name,

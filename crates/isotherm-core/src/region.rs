@@ -6,7 +6,7 @@ use crate::frequency::{Evidence, Frequency};
 use crate::order::GOLDEN;
 use crate::rate::{is_same_interval, possible_shares_over, share_over};
 use crate::steady::{self, Run, Steadiness, blend, by_chance, has_turned, likely_shares};
-use crate::{AddrRange, Attributes, Observation, PAGE_SIZE, RegionPages, RegionSnapshot};
+use crate::{AddrRange, Attributes, Figures, Observation, PAGE_SIZE, RegionSnapshot};
 
 /// Which neighbours are merged.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub struct Region {
     /// Which of the round's samples is a page of this region. A part of the region that was cut off has it too.
     sample: Option<u32>,
     /// What the last survey found in the region. `None` without a survey.
-    pages: Option<RegionPages>,
+    pages: Option<Figures>,
 }
 
 impl Region {
@@ -118,12 +118,12 @@ impl Region {
 
     /// What the last survey found in the region. `None` without a survey.
     #[cfg(test)]
-    pub(crate) const fn pages(&self) -> Option<RegionPages> {
+    pub(crate) const fn pages(&self) -> Option<Figures> {
         self.pages
     }
 
     /// The same region with what a survey found in it.
-    pub(crate) const fn with_pages(self, pages: RegionPages) -> Self {
+    pub(crate) const fn with_pages(self, pages: Figures) -> Self {
         Self { pages: Some(pages), ..self }
     }
 
@@ -180,7 +180,7 @@ impl Region {
     /// in use now, it begins a new age. If it is idle, it is as old as its pages have been idle, which is `idle` on the
     /// mean. If that is not known, it begins a new age if it was in use. What a survey did not know, or does not know,
     /// says nothing of a change; samples may.
-    pub(crate) fn survey(&mut self, pages: RegionPages, idle: Option<Duration>, interval: Duration) {
+    pub(crate) fn survey(&mut self, pages: Figures, idle: Option<Duration>, interval: Duration) {
         let was_in_use = match self.pages {
             Some(before) => before.touched > 0 || self.last_nr_accesses > 0 || self.accessed > 0,
             None => pages.touched > 0,
@@ -578,7 +578,7 @@ mod tests {
 
     #[test]
     fn a_small_part_of_a_region_has_a_rate_of_its_own_after_a_few_samples() {
-        let sums = |pages: u64| RegionPages { present: pages * 4096, touched: pages * 4096, ..RegionPages::default() };
+        let sums = |pages: u64| Figures { present: pages * 4096, touched: pages * 4096, ..Figures::default() };
         let whole = region(0..100, 2, 30).with_pages(sums(100));
         let part = |pages: u64| {
             let mut part = whole.with_range(AddrRange::new(0, pages * 4096).unwrap()).with_pages(sums(pages));
@@ -628,7 +628,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_idle_from_the_middle_of_an_aggregation_on_has_no_frequency_in_the_next_one() {
-        let accessed = RegionPages { present: 4096, touched: 4096, ..RegionPages::default() };
+        let accessed = Figures { present: 4096, touched: 4096, ..Figures::default() };
         // Four rounds of 200 ms in an aggregation.
         let aggregate = |r: &mut Region, answers: [bool; 4]| {
             r.reset();
@@ -656,7 +656,7 @@ mod tests {
 
     #[test]
     fn what_a_survey_does_not_know_ends_no_age_and_an_idle_region_is_as_old_as_its_pages_are_idle() {
-        let pages = |touched, unknown| RegionPages { present: 4096, touched, unknown, ..RegionPages::default() };
+        let pages = |touched, unknown| Figures { present: 4096, touched, unknown, ..Figures::default() };
         let age = |of: &Region, surveys: &[(u64, u64)]| {
             let mut r = *of;
             let idle = Some(AGGREGATION * 7);
@@ -676,7 +676,7 @@ mod tests {
 
     #[test]
     fn idle_memory_of_other_ages_stays_apart_until_the_difference_is_small() {
-        let pages = |mib: u64| RegionPages { present: mib << 20, ..RegionPages::default() };
+        let pages = |mib: u64| Figures { present: mib << 20, ..Figures::default() };
         let limits = MergeLimits {
             threshold: 2,
             alike: 1.5,

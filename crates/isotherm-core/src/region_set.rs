@@ -13,8 +13,7 @@ use crate::region::MergeLimits;
 use crate::survey::{BlockPages, PageHistory, PageSums};
 use crate::views::large_views;
 use crate::{
-    AddrRange, Attributes, Granularity, Layout, Mapping, PAGE_SIZE, Region, RegionPages, SecondView, TargetId,
-    TargetSpace, areas,
+    AddrRange, Attributes, Granularity, Layout, Mapping, PAGE_SIZE, Region, SecondView, TargetId, TargetSpace, areas,
 };
 
 /// All targets with their regions. After [`update`](Self::update), [`merge`](Self::merge) and
@@ -250,8 +249,7 @@ impl RegionSet {
             bridge(&mut ranges, most_areas.max(1));
             let mut regions = adjust::one_for_each(&known.remove(&space.id).unwrap_or_default(), &ranges);
             for (region, (_, sums)) in regions.iter_mut().zip(&found) {
-                let &PageSums { present, touched, unobservable, unknown, swapped, .. } = sums;
-                region.survey(RegionPages { present, touched, unobservable, unknown, swapped }, None, interval);
+                region.survey(sums.figures, None, interval);
             }
             self.targets.push(TargetRegions::new(space, regions, None));
         }
@@ -379,14 +377,19 @@ mod tests {
     use super::*;
     use crate::survey::BLOCK_SIZE;
     use crate::survey::PageBits;
-    use crate::{FileId, MappedFile, Observation, Permissions};
+    use crate::{Figures, FileId, MappedFile, Observation, Permissions};
 
     #[test]
     fn more_mappings_than_regions_that_do_not_touch_become_the_maximum_of_regions() {
         // A gap after each mapping, which is larger after every tenth.
         let range = |i: u64| AddrRange::new(i * 100 * PAGE_SIZE, (i * 100 + 50 + i % 10) * PAGE_SIZE).unwrap();
         let found: Vec<(AddrRange, PageSums)> = (0..5_000)
-            .map(|i| (range(i), PageSums { present: PAGE_SIZE, touched: i % 2 * PAGE_SIZE, ..PageSums::default() }))
+            .map(|i| {
+                (
+                    range(i),
+                    PageSums::of(Figures { present: PAGE_SIZE, touched: i % 2 * PAGE_SIZE, ..Figures::default() }),
+                )
+            })
             .collect();
         let mappings = found.iter().map(|(range, _)| Mapping::anonymous(*range)).collect();
         let id = TargetId::process(1, Duration::ZERO);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::survey::{PageHistory, RegionPages};
+use crate::Figures;
+use crate::survey::PageHistory;
 use crate::{AddrRange, Frequency, Mapping, TargetId};
 
 /// All regions of all targets at the end of one aggregation interval, and the work of finding them.
@@ -67,7 +68,7 @@ pub struct RegionSnapshot {
     /// source does not tell (the kernel's DAMON).
     pub frequency: Option<Frequency>,
     /// What the last survey found in the region. `None` without a survey.
-    pub pages: Option<RegionPages>,
+    pub pages: Option<Figures>,
 }
 
 impl Snapshot {

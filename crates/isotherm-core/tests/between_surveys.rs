@@ -366,5 +366,5 @@ fn a_survey_ends_while_targets_join_as_fast_as_they_are_read() {
     // Those that have ended during the survey are not listed. What they shared with the others counts once.
     let total = last.total.unwrap();
     assert!(last.targets.len() < 200, "{}", last.targets.len());
-    assert_eq!((total.sums.present, total.shared), (8 * PAGE_SIZE, 8 * PAGE_SIZE));
+    assert_eq!((total.sums.figures.present, total.shared), (8 * PAGE_SIZE, 8 * PAGE_SIZE));
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attributes, IntervalTuner, IntervalsGoal, RegionPages, RegionSnapshot, Snapshot, TargetId,
-    TargetSnapshot,
+    AddrRange, Attributes, Figures, IntervalTuner, IntervalsGoal, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -32,12 +31,12 @@ impl Memory {
         let samples = attributes.samples();
         let accessed = 1.0 - (-self.rate * attributes.sampling().as_secs_f64()).exp();
         let mut region = |start: u64, size: u64, accessed: f64| {
-            let pages = RegionPages { present: size, ..RegionPages::default() };
+            let pages = Figures { present: size, ..Figures::default() };
             let touched = if accessed > 0.0 { size } else { 0 };
             RegionSnapshot {
                 nr_accesses: (0..samples).filter(|_| rng.random_bool(accessed)).count() as u32,
                 nr_samples: samples,
-                pages: self.is_surveyed.then_some(RegionPages { touched, ..pages }),
+                pages: self.is_surveyed.then_some(Figures { touched, ..pages }),
                 ..RegionSnapshot::new(AddrRange::new(start, start + size).expect("a range"))
             }
         };

@@ -423,7 +423,7 @@ fn watch_with(world: &World, length: Duration, samples: bool, survey: SurveyInte
 
 /// How much memory the last survey does not know.
 fn unknown(found: &Kept) -> u64 {
-    found.surveys.last().unwrap().targets[0].total().unknown
+    found.surveys.last().unwrap().targets[0].total().figures.unknown
 }
 
 /// Memory of which this share is accessed every 20 ms.
@@ -442,7 +442,7 @@ fn last(world: &World, found: &Kept, window: usize) -> [f64; 3] {
 /// What is known of a window relative to the truth: by the last survey if that knows all memory, or else by the panel.
 fn known(world: &World, found: &Kept, window: usize) -> [f64; 3] {
     let total = found.surveys.last().map(|survey| survey.targets[0].total());
-    match total.filter(|total| total.unknown * 100 <= total.present) {
+    match total.filter(|total| total.figures.unknown * 100 <= total.figures.present) {
         Some(total) => [total.within[window] as f64 / world.truth(WINDOWS[window]); 3],
         None => last(world, found, window),
     }
@@ -453,7 +453,7 @@ fn while_surveys_do_not_know_much_of_the_memory_the_panel_tells_how_much_is_in_u
     let world = World::dense(1, 20 * GIB, &in_use(0.1), false);
     let (found, _) = watch(&world, Duration::from_millis(1300), false);
     let total = found.surveys.last().unwrap().targets[0].total();
-    assert!(total.unknown > 2 * GIB, "{} MiB unknown", total.unknown >> 20);
+    assert!(total.figures.unknown > 2 * GIB, "{} MiB unknown", total.figures.unknown >> 20);
     let [low, value, high] = last(&world, &found, 2);
     assert!((0.9..1.1).contains(&value) && low <= 1.0 && high >= 1.0, "{low} {value} {high}");
 }

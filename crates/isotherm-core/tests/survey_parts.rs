@@ -144,7 +144,7 @@ fn survey(
         next = monitor.step(now).unwrap();
     }
     for found in &monitor.sink().0 {
-        assert_eq!(found.targets[0].total().present, BLOCKS * BLOCK_SIZE, "all memory was read");
+        assert_eq!(found.targets[0].total().figures.present, BLOCKS * BLOCK_SIZE, "all memory was read");
     }
     taken
 }

@@ -516,7 +516,7 @@ fn memory_that_surveys_found_absent_is_exported_as_regions_without_accesses() {
     let mut snapshot = common::snapshot(7);
     snapshot.targets.truncate(1);
     // The heap is at 16 to 32, a mapping at 40 to 51, libc at 100 to 101: areas of a process begin at the two gaps.
-    let pages = isotherm_core::RegionPages::default();
+    let pages = isotherm_core::Figures::default();
     snapshot.targets[0].regions.retain(|region| region.range.start() != 16 * 4096);
     snapshot.targets[0].regions.iter_mut().for_each(|region| region.pages = Some(pages));
     let contents = isotherm_record::Contents { surveys: true, ..Default::default() };

@@ -9,7 +9,7 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{RegionPages, Snapshot};
+use isotherm_core::{Figures, Snapshot};
 use isotherm_damo::{Format, export, import};
 use isotherm_record::{Contents, Recorder, Recording};
 use isotherm_testing::installed_or_skip;
@@ -87,7 +87,7 @@ fn damo_reports_on_a_recording_with_surveys_and_tuned_intervals() {
         snapshot.targets.truncate(1);
         for region in &mut snapshot.targets[0].regions {
             (region.nr_accesses, region.nr_samples) = (samples, samples);
-            region.pages = Some(RegionPages { present: region.range.size(), ..RegionPages::default() });
+            region.pages = Some(Figures { present: region.range.size(), ..Figures::default() });
         }
         snapshot.targets[0].regions.remove(1);
         recorder.write(&common::record_of(&snapshot, common::cost(i))).unwrap();

@@ -44,16 +44,16 @@ fn main() -> Result<(), BoxError> {
             blocks.clear();
             let rest = Survey::read(&mut probe, &memory, SurveyPart { from, most }, &mut blocks)?;
             let mut piece = [lap(), Duration::ZERO, Duration::ZERO];
-            update.take(&blocks);
+            let mut part = update.take(&blocks);
             // What may be cleared is shared out by blocks.
             let share = blocks.len() as f64 / (blocks.len() + rest.blocks).max(1) as f64;
             let limits = ClearLimits { again: LIMITS.again * share, ..LIMITS };
-            let mut chosen = update.choose(limits, &mut rng).blocks;
+            let mut chosen = part.choose(limits, &mut rng).blocks;
             piece[1] = lap();
             bits += Survey::clear(&mut probe, TargetId::PhysicalMemory, &mut chosen)?;
             piece[2] = lap();
-            update.note_cleared(&chosen);
-            update.end_part(&memory.mappings);
+            part.note_cleared(&chosen);
+            update = part.end(&memory.mappings);
             piece[1] += lap();
             for (sum, lap) in [&mut read, &mut taken, &mut clear].into_iter().zip(piece) {
                 *sum += lap;

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use isotherm_core::survey::{Kinds, MappingRead, MappingSurvey, Unseen};
 use isotherm_core::{
-    AccessProbe, AddrRange, BoxError, Granularity, Mapping, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace,
-    units,
+    AccessProbe, AddrRange, BoxError, Figures, Granularity, Mapping, Observation, PAGE_SIZE, Sample, TargetId,
+    TargetSpace, units,
 };
 use isotherm_kernel::hold::held;
 use isotherm_kernel::{MappingUse, Pidfd, Unreadable, memory_id, read_mapping_uses, resident};
@@ -326,14 +326,17 @@ impl MappingSurvey for RefsProbe {
         });
         let Some(maps) = maps else {
             // Memory that cannot be read at the moment is not idle. It is what it was, and cannot be observed.
-            let unobserved = |read: &MappingRead| MappingRead { accessed: 0, unobservable: read.present, ..*read };
+            let unobserved = |read: &MappingRead| {
+                let unobservable = read.figures.present;
+                MappingRead { figures: Figures { touched: 0, unobservable, ..read.figures }, ..*read }
+            };
             let is_there = matches!(target.state, State::Failed | State::TooLarge(_));
             return Ok(if is_there { target.surveyed.iter().map(unobserved).collect() } else { Vec::new() });
         };
         let mut read: Vec<MappingRead> = maps.iter().map(|map| read(map, &target.elsewhere)).collect();
         views::count_once(pid, &space.mappings, &mut read);
-        read.retain(|read| read.present + read.mapped_again + read.kinds.lazily_freed > 0 || read.swapped > Some(0));
-        self.clears += read.iter().map(|read| read.accessed / PAGE_SIZE).sum::<u64>();
+        read.retain(|read| read.figures.kept() + read.mapped_again + read.kinds.lazily_freed > 0);
+        self.clears += read.iter().map(|read| read.figures.touched / PAGE_SIZE).sum::<u64>();
         target.surveyed.clone_from(&read);
         Ok(read)
     }
@@ -361,14 +364,17 @@ fn read(map: &MappingUse, elsewhere: &AccessedElsewhere) -> MappingRead {
     MappingRead {
         kinds,
         range: map.range,
-        // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
-        present: map.resident + map.hugetlb - lazily_freed,
-        accessed: map.referenced.min(observable),
-        unobservable: kinds.unseen.sum(),
-        mapped_again: 0,
+        figures: Figures {
+            // The resident bytes do not count the pages of hugetlbfs. No field counts the memory of devices.
+            present: map.resident + map.hugetlb - lazily_freed,
+            touched: map.referenced.min(observable),
+            unobservable: kinds.unseen.sum(),
+            ..Figures::unknown()
+        }
         // Unlike the page tables, `Swap` counts shared memory that is in swap (Linux
         // Documentation/filesystems/proc.rst).
-        swapped: Some(map.swapped),
+        .with_swapped(Some(map.swapped)),
+        mapped_again: 0,
     }
 }
 
@@ -454,7 +460,10 @@ mod tests {
         let maps = read_mapping_uses(&smaps[..]).unwrap();
         let found = read(&maps[0], &AccessedElsewhere::default());
         assert_eq!(Some(found.range), AddrRange::new(0x100_0000, 0x200_0000));
-        assert_eq!((found.present, found.accessed, found.kinds.lazily_freed), (4 << 20, 2 << 20, 4 << 20));
+        assert_eq!(
+            (found.figures.present, found.figures.touched, found.kinds.lazily_freed),
+            (4 << 20, 2 << 20, 4 << 20)
+        );
     }
 
     #[test]
@@ -475,7 +484,10 @@ mod tests {
         target.elsewhere.update(root.path(), space.id, &space.mappings, true);
 
         let found = read(&map, &target.elsewhere);
-        assert_eq!((found.present, found.accessed, found.unobservable), (8 << 20, 6 << 20, 2 << 20));
+        assert_eq!(
+            (found.figures.present, found.figures.touched, found.figures.unobservable),
+            (8 << 20, 6 << 20, 2 << 20)
+        );
         assert_eq!(found.kinds.unseen[Unseen::IoUring], 2 << 20);
         target.state = State::Ended;
         let mut answer = |seen| {

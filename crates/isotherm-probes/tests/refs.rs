@@ -75,8 +75,8 @@ fn a_survey_tells_how_many_bytes_of_a_mapping_were_touched() {
             let of = found.iter().find(|mapping| mapping.range.contains(areas[area]));
             // A mapping can include a little memory of others.
             let mib = |bytes: fn(&MappingRead) -> u64| of.map_or(0, |mapping| (bytes(mapping) + (512 << 10)) >> 20);
-            assert_eq!(mib(|mapping| mapping.present), present, "{of:?}");
-            assert_eq!(mib(|mapping| mapping.accessed), if area == touched { 64 } else { 0 }, "{of:?}");
+            assert_eq!(mib(|mapping| mapping.figures.present), present, "{of:?}");
+            assert_eq!(mib(|mapping| mapping.figures.touched), if area == touched { 64 } else { 0 }, "{of:?}");
         }
     }
     drop(child.stdin.take());
@@ -165,9 +165,9 @@ fn memory_that_is_mapped_at_several_addresses_counts_once_and_was_touched_if_it_
             let found = read();
             let of = |addr| found.iter().find(|mapping| mapping.range.contains(addr)).unwrap();
             let counted =
-                [views[0], views[1], views[2]].map(|addr| (mib(of(addr).present), mib(of(addr).mapped_again)));
+                [views[0], views[1], views[2]].map(|addr| (mib(of(addr).figures.present), mib(of(addr).mapped_again)));
             assert_eq!(counted, [(32, 0), (0, 32), (0, 32)]);
-            mib(of(views[0]).accessed)
+            mib(of(views[0]).figures.touched)
         });
         assert_eq!(accessed.min(), Some(16), "through {:#x} of {views:x?}", by_use[touched]);
     }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey};
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::{
+    AddrRange, Figures, Mapping, PAGE_SIZE, Permissions, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
+};
 use isotherm_record::{Contents, Cost, Header, Host, Recorder, Recording, SnapshotRecord, SurveyRecord, TargetInfo};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -108,17 +110,16 @@ fn surveyed(mappings: &Arc<[Mapping]>, idle: &mut [Duration], random: &mut Rando
             at = (at + random.below(1 + (present - at) / PAGE_SIZE / 4) * PAGE_SIZE).min(present);
             at
         });
-        MappingSums { mapping: nth as u32, sums: PageSums { present, touched, within, ..PageSums::default() } }
+        let figures = Figures { present, touched, ..Figures::default() };
+        MappingSums::new(nth, mappings, PageSums { within, ..PageSums::of(figures) })
     });
-    let by_mapping = by_mapping.collect();
+    let by_mapping = by_mapping.flatten().collect();
     let first = BASE / BLOCK_SIZE * BLOCK_SIZE;
     let by_block = (0..).zip(idle).map(|(nth, idle)| {
         let touched = if nth % 4 == 0 { random.below(513) as u16 } else { u16::from(random.below(50) == 0) };
         *idle = if touched > 0 { Duration::ZERO } else { *idle + Duration::from_secs(1) };
-        let none = Some(0);
-        let (start, swapped, unobservable, unknown) = (first + nth * BLOCK_SIZE, none, none, none);
-        let mean_idle = Some(*idle);
-        BlockSums { start, present: 512, touched, idle: *idle, mean_idle, swapped, unobservable, unknown }
+        let (start, mean_idle) = (first + nth * BLOCK_SIZE, Some(*idle));
+        BlockSums { pages: Figures { present: 512, touched, ..Figures::default() }, start, idle: *idle, mean_idle }
     });
     TargetSurvey {
         id: TargetId::process(4711, Duration::ZERO),
@@ -221,8 +222,6 @@ fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 42,
-        budget: None,
-        intervals: None,
         started_unix_ns: 1,
         host: Host {
             id: "0123456789abcdef0123456789abcdef".into(),
@@ -233,7 +232,6 @@ fn header() -> Header {
             cpus: 2,
             memory_bytes: 1 << 33,
         },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use isotherm_core::Figures;
 use isotherm_core::survey::{BLOCK_SIZE, BlockList, BlockSums};
 
 use crate::columns::Block;
@@ -18,20 +19,12 @@ pub(crate) fn to_columns(blocks: &BlockList, time: Duration) -> Vec<Block> {
     let within = |time: i64| time.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
     let used = |idle| within(now.saturating_sub(centiseconds(idle)));
     let mut end = 0;
-    let column = |block: BlockSums| {
+    let of_block = |block: BlockSums| {
         let used_cs = used(block.idle);
-        Block {
-            gap_blocks: gap(block.start, &mut end),
-            present_pages: block.present,
-            touched_pages: block.touched,
-            used_cs,
-            mean_before_cs: block.mean_idle.map(|idle| within(i64::from(used_cs) - i64::from(used(idle)))),
-            swapped_pages: block.swapped,
-            unobservable_pages: block.unobservable,
-            unknown_pages: block.unknown,
-        }
+        let mean_before_cs = block.mean_idle.map(|idle| within(i64::from(used_cs) - i64::from(used(idle))));
+        column(gap(block.start, &mut end), block.pages, used_cs, mean_before_cs)
     };
-    blocks.iter().map(column).collect()
+    blocks.iter().map(of_block).collect()
 }
 
 /// The distance of the block at `start` from the end of the one before it, in blocks. `end` becomes that of this one.
@@ -51,17 +44,39 @@ pub(crate) fn read(found: &[Block], time: Duration) -> Result<BlockList, &'stati
     let block = |(start, block): (Option<u64>, &Block)| {
         let used = i64::from(block.used_cs);
         Ok(BlockSums {
+            pages: pages(block),
             start: start.ok_or("a block of a survey is beyond all addresses")?,
-            present: block.present_pages,
-            touched: block.touched_pages,
             idle: idle(used),
             mean_idle: block.mean_before_cs.map(|before| idle(used - i64::from(before))),
-            swapped: block.swapped_pages,
-            unobservable: block.unobservable_pages,
-            unknown: block.unknown_pages,
         })
     };
     Ok(starts.map(block).collect::<Result<Vec<_>, &'static str>>()?.into())
+}
+
+/// The columns of a block with these pages.
+pub(crate) fn column(gap_blocks: u64, pages: Figures<u16>, used_cs: i32, mean_before_cs: Option<i32>) -> Block {
+    Block {
+        gap_blocks,
+        present_pages: pages.present,
+        touched_pages: pages.touched,
+        used_cs,
+        mean_before_cs,
+        swapped_pages: pages.swapped.known(),
+        unobservable_pages: pages.unobservable,
+        unknown_pages: pages.unknown,
+    }
+}
+
+/// What these columns hold of the pages of a block.
+pub(crate) fn pages(found: &Block) -> Figures<u16> {
+    Figures {
+        present: found.present_pages,
+        touched: found.touched_pages,
+        unobservable: found.unobservable_pages,
+        unknown: found.unknown_pages,
+        ..Figures::unknown()
+    }
+    .with_swapped(found.swapped_pages)
 }
 
 /// The first address of each block. `None` from the first one on that is beyond all addresses.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Frequency, RegionPages, RegionSnapshot};
+use isotherm_core::{AddrRange, Figures, Frequency, RegionSnapshot};
 
 /// The most regions of a target in a merged snapshot, unless one of those that it is made of has more.
 const FEWEST: usize = 64;
@@ -23,9 +23,8 @@ struct Cell {
     counts: [f64; 6],
     /// The greatest factor of an error of a frequency. `None` if one of them is only the least that there may be.
     factor: Option<f64>,
-    /// What surveys found, in bytes × seconds: present, touched, unobservable, unknown, swapped. Not a number if a
-    /// survey does not know what is in swap.
-    figures: [f64; 5],
+    /// What surveys found, in bytes × seconds.
+    figures: Figures<f64>,
     /// How many snapshots have the figures.
     surveyed: u32,
 }
@@ -34,10 +33,7 @@ impl Cell {
     /// A region of a snapshot that covers so many seconds.
     fn of(region: &RegionSnapshot, seconds: f64) -> Self {
         let RegionSnapshot { range, nr_accesses, nr_samples, nr_unobservable, age, frequency, pages } = *region;
-        let figures = pages.map_or([0.0; 5], |RegionPages { present, touched, unobservable, unknown, swapped }| {
-            let swapped = swapped.map_or(f64::NAN, |bytes| bytes as f64);
-            [present as f64, touched as f64, unobservable as f64, unknown as f64, swapped].map(|bytes| bytes * seconds)
-        });
+        let figures = pages.unwrap_or_default().map(|bytes| bytes as f64 * seconds);
         let age = f64::from(age) * seconds * seconds;
         let [hertz, known] = frequency.map_or([0.0; 2], |frequency| [frequency.hz() * seconds, seconds]);
         Self {
@@ -65,13 +61,13 @@ impl Cell {
         let figures = self.figures.map(|bytes| bytes * share);
         let first = Self { end, figures, ..*self };
         self.start = end;
-        self.figures.iter_mut().zip(figures).for_each(|(rest, taken)| *rest -= taken);
+        self.figures = self.figures.with(figures, |all, taken| all - taken);
         first
     }
 
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
-        self.figures.iter_mut().zip(other.figures).for_each(|(sum, more)| *sum += more);
+        self.figures += other.figures;
         self.surveyed += other.surveyed;
         self.factor = worse(self.factor, other.factor);
     }
@@ -81,7 +77,7 @@ impl Cell {
         let (one, other) = (self.size(), next.size());
         let mean = |a: &mut f64, b: f64| *a = (*a * one + b * other) / (one + other);
         self.counts.iter_mut().zip(next.counts).for_each(|(a, b)| mean(a, b));
-        self.figures.iter_mut().zip(next.figures).for_each(|(sum, more)| *sum += more);
+        self.figures += next.figures;
         self.surveyed = self.surveyed.max(next.surveyed);
         self.factor = worse(self.factor, next.factor);
         self.end = next.end;
@@ -205,16 +201,8 @@ impl Cells {
         let regions = self.cells.iter().filter_map(|cell| {
             let [accesses, taken, unobservable, ages, hertz, known] = cell.counts;
             let count = |count: f64| (count.round() as u32).min(samples);
-            let of = |bytes: f64| (bytes / seconds).round() as u64;
-            let [present, touched, unseen, unknown, swapped] = cell.figures;
-            let present = of(present).min(cell.end - cell.start);
-            let pages = (cell.surveyed > 0).then(|| RegionPages {
-                present,
-                touched: of(touched).min(present),
-                unobservable: of(unseen).min(present),
-                unknown: of(unknown).min(present),
-                swapped: (!swapped.is_nan()).then(|| of(swapped).min(cell.end - cell.start - present)),
-            });
+            let mean = || cell.figures.map(|bytes| (bytes / seconds).round() as u64).limited_to(cell.end - cell.start);
+            let pages = (cell.surveyed > 0).then(mean);
             Some(RegionSnapshot {
                 range: AddrRange::new(cell.start, cell.end)?,
                 nr_accesses: count(accesses),

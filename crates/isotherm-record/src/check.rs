@@ -1,7 +1,7 @@
 //! What holds for every row of a recording: checked before it is written and after it is read.
 
 use isotherm_core::survey::{BLOCK_PAGES, BLOCK_SIZE, NodeSums, PageSums, TargetSurvey, TotalSums};
-use isotherm_core::{AddrRange, Mapping, RegionSnapshot};
+use isotherm_core::{AddrRange, Count, Figures, Mapping, RegionSnapshot};
 
 /// Checks the regions of a row: sorted and disjoint, no count above `samples`.
 pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'static str> {
@@ -24,10 +24,10 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
         if pages.present > region.range.size() {
             return Err("a region has more present bytes than its size");
         }
-        if [pages.touched, pages.unobservable, pages.unknown].iter().any(|&bytes| bytes > pages.present) {
+        if is_more_than_present(&pages) {
             return Err("a part of a region's present bytes is more than all of them");
         }
-        if pages.swapped.unwrap_or(0) > region.range.size() - pages.present {
+        if pages.swapped.least() > region.range.size() - pages.present {
             return Err("a region has more bytes in memory and in swap than its size");
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn regions(regions: &[RegionSnapshot], samples: u32) -> Result<(), &'
 
 /// Checks the sums over all targets of a survey: no part larger than the whole.
 pub(crate) fn total(TotalSums { sums, shared }: &TotalSums) -> Result<(), &'static str> {
-    if *shared > sums.present {
+    if *shared > sums.figures.present {
         return Err(MORE_THAN_ALL);
     }
     parts(sums)
@@ -52,15 +52,18 @@ pub(crate) fn nodes(by_node: &[NodeSums]) -> Result<(), &'static str> {
 
 const MORE_THAN_ALL: &str = "a part of a survey's present bytes is more than all of them";
 
+/// Whether a part of the present memory is more than all of it.
+fn is_more_than_present<N: Count>(figures: &Figures<N>) -> bool {
+    figures.of_present().iter().any(|part| *part > figures.present)
+}
+
 /// Checks that no part of the present bytes is larger than all of them.
-fn parts(
-    PageSums { present, touched, unobservable, unknown, within, kinds, .. }: &PageSums,
-) -> Result<(), &'static str> {
-    if kinds.unseen.sum() > *unobservable {
+fn parts(PageSums { figures, within, kinds, .. }: &PageSums) -> Result<(), &'static str> {
+    if kinds.unseen.sum() > figures.unobservable {
         return Err("a survey has more unobservable bytes by reason than in all");
     }
-    let is_more = |bytes: &u64| bytes > present;
-    if [touched, unobservable, unknown].into_iter().chain(within).any(is_more) { Err(MORE_THAN_ALL) } else { Ok(()) }
+    let is_more = is_more_than_present(figures) || within.iter().any(|bytes| *bytes > figures.present);
+    if is_more { Err(MORE_THAN_ALL) } else { Ok(()) }
 }
 
 /// Checks what a survey found in a target: mappings and blocks sorted, no part larger than its whole.
@@ -68,16 +71,15 @@ pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
     if !target.by_mapping.is_sorted_by(|a, b| a.mapping < b.mapping) {
         return Err("the mappings of a survey are out of order");
     }
-    for found in &target.by_mapping {
-        let mapping = target.mappings.get(found.mapping as usize).ok_or("a survey has a mapping that is not there")?;
-        let PageSums { present, swapped, kinds, .. } = found.sums;
-        if present > mapping.range.size() {
+    for (mapping, sums) in target.surveyed() {
+        let (Figures { present, swapped, .. }, size) = (sums.figures, mapping.range.size());
+        if present > size {
             return Err("a survey has more present bytes in a mapping than its size");
         }
-        if swapped.unwrap_or(0).saturating_add(kinds.lazily_freed) > mapping.range.size() - present {
+        if swapped.least().saturating_add(sums.kinds.lazily_freed) > size - present {
             return Err("a survey has more bytes of a mapping in memory and in swap than its size");
         }
-        parts(&found.sums)?;
+        parts(sums)?;
     }
     nodes(&target.by_node)?;
     let mut before = None;
@@ -89,9 +91,7 @@ pub(crate) fn survey(target: &TargetSurvey) -> Result<(), &'static str> {
         if !block.start.is_multiple_of(BLOCK_SIZE) {
             return Err("a block of a survey begins within a block");
         }
-        let swapped = usize::from(block.swapped.unwrap_or(0));
-        let parts = [block.touched, block.unobservable.unwrap_or(0), block.unknown.unwrap_or(0)];
-        if usize::from(block.present) + swapped > BLOCK_PAGES || parts.iter().any(|&part| part > block.present) {
+        if usize::from(block.pages.kept()) > BLOCK_PAGES || is_more_than_present(&block.pages) {
             return Err("a block of a survey has more pages than there are");
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::Snapshot;
-use isotherm_core::survey::{PageSums, SurveySnapshot};
+use isotherm_core::survey::PageSums;
 
 use crate::batches::Batches;
 use crate::{Damage, Ending, Event, MissedKind, Needs, RecordError, Recording, SnapshotRecord, columns};
@@ -138,7 +138,7 @@ pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
             }
             Ok(Event::Survey(record)) => {
                 found.surveys += 1;
-                found.last_survey = Some(sums(&record.survey));
+                found.last_survey = Some(record.survey.sums());
             }
             Ok(Event::Activity(_)) => found.activities += 1,
             Ok(Event::Mark(_)) => found.marks += 1,
@@ -153,18 +153,6 @@ pub fn examine(recording: &Recording) -> Result<Examination, RecordError> {
         }
     }
     Ok(found)
-}
-
-/// What a survey found in all targets. What several of them share counts once, if the survey knows.
-fn sums(survey: &SurveySnapshot) -> PageSums {
-    survey.total.map_or_else(
-        || {
-            let mut sums = PageSums::default();
-            survey.targets.iter().for_each(|target| sums.add(&target.total()));
-            sums
-        },
-        |total| total.sums,
-    )
 }
 
 fn missing(recording: &Recording) -> Vec<Missing> {

@@ -14,7 +14,7 @@ use isotherm_core::survey::{
     BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey,
 };
 use isotherm_core::{
-    AddrRange, Allocation, Allocations, Mapping, MappingCall, MemoryUse, NodeId, PAGE_SIZE, RegionPages,
+    AddrRange, Allocation, Allocations, Figures, Mapping, MappingCall, MemoryUse, NodeId, PAGE_SIZE, Quantity,
     RegionSnapshot, StackFrame, SystemMemory, TargetId,
 };
 use proptest::prelude::*;
@@ -43,8 +43,6 @@ pub(crate) fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 1,
-        budget: None,
-        intervals: None,
         started_unix_ns: 0,
         host: Host {
             id: "0123".into(),
@@ -55,8 +53,7 @@ pub(crate) fn header() -> Header {
             cpus: 1,
             memory_bytes: 1 << 30,
         },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }
 
@@ -124,18 +121,21 @@ fn activity_row(activity: &Activity) -> columns::Row {
 
 /// A row of a survey of target 1 whose mappings another row says. The first mapping has 2 present pages.
 fn survey_row() -> columns::Row {
-    let sums = |bytes: u64| PageSums { present: 2 * bytes, touched: bytes, within: [bytes; 10], ..PageSums::default() };
+    let sums = |bytes: u64| PageSums {
+        figures: Figures { present: 2 * bytes, touched: bytes, ..Figures::default() },
+        within: [bytes; 10],
+        ..PageSums::default()
+    };
     let block = |nth: u64| BlockSums {
+        pages: Figures { present: 5, touched: 3, swapped: Quantity::exact(1), ..Figures::default() },
         start: nth * BLOCK_SIZE,
-        present: 5,
-        touched: 3,
-        swapped: Some(1),
         ..BlockSums::default()
     };
+    let mappings: Arc<[Mapping]> = [Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap())].into();
     let found = TargetSurvey {
         id: target(1),
-        mappings: Arc::default(),
-        by_mapping: vec![MappingSums { mapping: 0, sums: sums(PAGE_SIZE) }],
+        by_mapping: vec![MappingSums::new(0, &mappings, sums(PAGE_SIZE)).unwrap()],
+        mappings,
         by_block: vec![block(1), block(4)].into(),
         by_node: vec![NodeSums { node: NodeId(0), sums: sums(PAGE_SIZE) }],
     };
@@ -338,8 +338,8 @@ fn surveys_that_break_the_rules_are_refused() {
     let pages = "a block of a survey has more pages than there are";
     assert_eq!(refused(&|found| found.blocks[0].present_pages = 513), pages);
     assert_eq!(refused(&|found| found.blocks[0].touched_pages = 6), pages);
-    assert_eq!(refused(&|found| found.blocks[0].unobservable_pages = Some(6)), pages);
-    assert_eq!(refused(&|found| found.blocks[0].unknown_pages = Some(6)), pages);
+    assert_eq!(refused(&|found| found.blocks[0].unobservable_pages = 6), pages);
+    assert_eq!(refused(&|found| found.blocks[0].unknown_pages = 6), pages);
 
     assert_eq!(refusal(&[survey_row()]), "the first row of a target does not say what it is");
     let described = columns::Row { target: first_row(&[], &[]).target, ..survey_row() };
@@ -355,12 +355,12 @@ fn surveys_that_break_the_rules_are_refused() {
 #[test]
 fn present_bytes_that_break_the_rules_are_refused() {
     let pages = |present, touched| {
-        let pages = RegionPages { present, touched, ..RegionPages::default() };
+        let pages = Figures { present, touched, ..Figures::default() };
         refusal(&[first_row(&[RegionSnapshot { pages: Some(pages), ..region(1..3, 0) }], &[])])
     };
     assert_eq!(pages(3 * PAGE_SIZE, 0), "a range of addresses is empty or reversed");
     assert_eq!(pages(PAGE_SIZE, PAGE_SIZE + 1), "a part of a region's present bytes is more than all of them");
-    let pages = RegionPages { present: PAGE_SIZE, swapped: Some(PAGE_SIZE + 1), ..RegionPages::default() };
+    let pages = Figures { present: PAGE_SIZE, swapped: Quantity::exact(PAGE_SIZE + 1), ..Figures::default() };
     let row = first_row(&[RegionSnapshot { pages: Some(pages), ..region(1..3, 0) }], &[]);
     assert_eq!(refusal(&[row]), "a region has more bytes in memory and in swap than its size");
 }

@@ -73,7 +73,7 @@ pub use level::{LEVEL_NEEDS, Level, Levelled, MERGED, MergedEvents, Merger, leve
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{
-    Activity, Cost, Header, Host, NotAfforded, Part, RecordedBudget, Row, Run, SnapshotRecord, SurveyDetail,
+    Activity, Cost, Header, Host, NotAfforded, Part, RecordedBudget, Row, Run, Sight, SnapshotRecord, SurveyDetail,
     SurveyRecord, TargetInfo, TargetInfos,
 };
 pub use permissions::permission_letters;

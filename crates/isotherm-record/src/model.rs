@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Surroundings;
 
 /// What is true for a whole recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
     /// The version of isotherm that recorded it.
     pub isotherm_version: String,
@@ -20,6 +20,9 @@ pub struct Header {
     pub probe: String,
     /// What one answer of the probe is about: `page` or `mapping`.
     pub granularity: String,
+    /// What the probe sees.
+    #[serde(default)]
+    pub sight: Sight,
     /// The sampling interval.
     pub sampling_ns: u64,
     /// The aggregation interval.
@@ -106,8 +109,23 @@ pub struct RecordedBudget {
     pub targets: f64,
 }
 
+/// What a probe sees, as far as it changes what the figures of a recording mean. Nothing of it follows from the name of
+/// the probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Sight {
+    /// Whether it sees of physical memory only what processes map.
+    pub mapped_only: bool,
+    /// Whether the kernel samples, in rounds of its own.
+    pub kernel_samples: bool,
+    /// Whether it is used only if it is asked for, or if nothing else works.
+    pub only_by_name: bool,
+    /// The kinds of memory that it cannot observe, for a sentence. Empty if that is not known.
+    pub blind_to: String,
+}
+
 /// The machine that a recording was made on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// An identifier of the machine that stays the same from boot to boot: 32 hexadecimal digits, which are made from
     /// `/etc/machine-id` and do not reveal it. Empty if it is not known.

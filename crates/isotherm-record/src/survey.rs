@@ -36,26 +36,16 @@ pub(crate) fn to_column(survey: &SurveySnapshot, target: &TargetSurvey, cost: Op
         windows_ns: WINDOWS.map(nanoseconds).to_vec(),
         within_bytes: mappings.clone().flat_map(|found| within_column(&found.sums)).collect(),
         mappings: mappings
-            .map(|MappingSums { mapping, sums }| columns::Surveyed { mapping: *mapping, sums: sums_column(sums) })
+            .map(|MappingSums { mapping, sums }| columns::Surveyed { mapping: mapping.get(), sums: sums_column(sums) })
             .collect(),
         blocks: blocks::to_columns(&target.by_block, survey.time),
         nodes: nodes_column(&target.by_node),
     }
 }
 
-fn figures_column(sums: &PageSums) -> columns::Figures {
-    columns::Figures {
-        present_bytes: sums.present,
-        touched_bytes: sums.touched,
-        unobservable_bytes: sums.unobservable,
-        unknown_bytes: sums.unknown,
-        swapped_bytes: sums.swapped,
-    }
-}
-
 fn sums_column(sums: &PageSums) -> columns::Sums {
     columns::Sums {
-        figures: figures_column(sums),
+        figures: (&sums.figures).into(),
         kinds: (sums.kinds != Kinds::default()).then(|| kinds_column(&sums.kinds)),
         mapped_again_bytes: sums.mapped_again,
     }
@@ -67,25 +57,13 @@ fn within_column(sums: &PageSums) -> impl Iterator<Item = u64> + use<> {
     sums.within.into_iter().map(move |bytes| bytes.wrapping_sub(std::mem::replace(&mut before, bytes)))
 }
 
-/// The sums of these figures alone.
-fn of_figures(figures: &columns::Figures) -> PageSums {
-    PageSums {
-        present: figures.present_bytes,
-        touched: figures.touched_bytes,
-        unobservable: figures.unobservable_bytes,
-        unknown: figures.unknown_bytes,
-        swapped: figures.swapped_bytes,
-        ..PageSums::default()
-    }
-}
-
 /// The sums that the columns hold. `within` has what was accessed within each window.
 fn sums(found: &columns::Sums, within: [u64; WINDOWS.len()]) -> PageSums {
     PageSums {
         kinds: found.kinds.as_ref().map(kinds).unwrap_or_default(),
         mapped_again: found.mapped_again_bytes,
         within,
-        ..of_figures(&found.figures)
+        ..PageSums::of((&found.figures).into())
     }
 }
 
@@ -118,7 +96,7 @@ fn kinds(found: &columns::Kinds) -> Kinds {
 fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
     let on_node = |NodeSums { node, sums }: &NodeSums| columns::OnNode {
         node: node.0,
-        figures: figures_column(sums),
+        figures: (&sums.figures).into(),
         within_bytes: within_column(sums).collect(),
     };
     (!by_node.is_empty()).then(|| by_node.iter().map(on_node).collect())
@@ -126,13 +104,13 @@ fn nodes_column(by_node: &[NodeSums]) -> Option<Vec<columns::OnNode>> {
 
 fn by_node(found: Option<&[columns::OnNode]>, windows: &Windows) -> Result<Vec<NodeSums>, &'static str> {
     let on_node = |found: &columns::OnNode| {
-        let sums = PageSums { within: windows.bytes(&found.within_bytes)?, ..of_figures(&found.figures) };
+        let sums = PageSums { within: windows.bytes(&found.within_bytes)?, ..PageSums::of((&found.figures).into()) };
         Ok(NodeSums { node: NodeId(found.node), sums })
     };
     found.unwrap_or_default().iter().map(on_node).collect()
 }
 
-/// The sums by mapping, by block and by node that a column holds. They are not checked against the mappings.
+/// The sums by mapping, by block and by node that a column holds. They are not checked.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -146,12 +124,14 @@ pub(crate) fn read(
         return Err(OTHER_WINDOWS);
     }
     let by_mapping = found.mappings.iter().zip(found.within_bytes.chunks(windows.count)).map(|(found, within)| {
-        Ok(MappingSums { mapping: found.mapping, sums: sums(&found.sums, windows.bytes(within)?) })
+        let sums = sums(&found.sums, windows.bytes(within)?);
+        MappingSums::new(found.mapping as usize, &mappings, sums).ok_or(NO_MAPPING)
     });
+    let by_mapping = by_mapping.collect::<Result<_, &'static str>>()?;
     Ok(TargetSurvey {
         id,
         mappings,
-        by_mapping: by_mapping.collect::<Result<_, &'static str>>()?,
+        by_mapping,
         by_block: blocks::read(&found.blocks, Duration::from_nanos(found.time_ns))?,
         by_node: by_node(found.nodes.as_deref(), &windows)?,
     })
@@ -209,6 +189,8 @@ impl Windows {
     }
 }
 
+/// Why a survey cannot be read.
+pub(crate) const NO_MAPPING: &str = "a survey has a mapping that is not there";
 const OTHER_WINDOWS: &str = "a survey has more or fewer sums than windows";
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_PAGES, TargetSurvey};
-use isotherm_core::{AddrRange, Mapping, TargetId};
+use isotherm_core::{AddrRange, Figures, Mapping, Quantity, TargetId};
 
-use crate::blocks::{gap, starts};
+use crate::blocks::{self, pages, starts};
 use crate::columns;
 
 /// The surveys of several targets.
@@ -26,15 +26,12 @@ struct OfTarget {
     blocks: Vec<Sums>,
 }
 
-/// The sums of a block: pages × milliseconds.
+/// The sums of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     start: u64,
-    present: u64,
-    touched: u64,
-    swapped: Option<u64>,
-    unobservable: Option<u64>,
-    unknown: Option<u64>,
+    /// Pages × milliseconds.
+    pages: Figures<u64>,
     /// When it was accessed last, by the last survey that has it.
     used_cs: i32,
     mean_before_cs: Option<i32>,
@@ -42,49 +39,14 @@ struct Sums {
 
 impl Sums {
     fn of(start: u64, block: &columns::Block, ms: u64) -> Self {
-        let of = |pages: u16| u64::from(pages) * ms;
-        Self {
-            start,
-            present: of(block.present_pages),
-            touched: of(block.touched_pages),
-            swapped: block.swapped_pages.map(of),
-            unobservable: block.unobservable_pages.map(of),
-            unknown: block.unknown_pages.map(of),
-            used_cs: block.used_cs,
-            mean_before_cs: block.mean_before_cs,
-        }
+        let pages = pages(block).map(|pages| u64::from(pages) * ms);
+        Self { start, pages, used_cs: block.used_cs, mean_before_cs: block.mean_before_cs }
     }
 
     /// Adds what a later survey found in the same block.
     fn add(&mut self, later: &Self) {
-        let both = |one: Option<u64>, other: Option<u64>| one.zip(other).map(|(one, other)| one + other);
-        *self = Self {
-            present: self.present + later.present,
-            touched: self.touched + later.touched,
-            swapped: both(self.swapped, later.swapped),
-            unobservable: both(self.unobservable, later.unobservable),
-            unknown: both(self.unknown, later.unknown),
-            mean_before_cs: later.mean_before_cs.or(self.mean_before_cs),
-            ..*later
-        };
-    }
-}
-
-/// Means in whole pages, of which those of all blocks together are right: what rounding leaves out of a block, the next
-/// one has more.
-#[derive(Default)]
-struct Rounded(f64);
-
-impl Rounded {
-    /// At most `most`.
-    fn pages(&mut self, sum: u64, ms: u64, most: u16) -> u16 {
-        if sum == 0 {
-            return 0;
-        }
-        let exact = sum as f64 / ms as f64 + self.0;
-        let pages = exact.round().clamp(0.0, most.into());
-        self.0 = exact - pages;
-        pages as u16
+        let mean_before_cs = later.mean_before_cs.or(self.mean_before_cs);
+        *self = Self { pages: self.pages + later.pages, mean_before_cs, ..*later };
     }
 }
 
@@ -95,9 +57,8 @@ impl Surveyed {
             return;
         }
         let of = self.0.entry(target.id).or_default();
-        let ranges = target.by_mapping.iter().filter_map(|found| target.mappings.get(found.mapping as usize));
         of.mappings.clear();
-        of.mappings.extend(ranges.map(|mapping| mapping.range));
+        of.mappings.extend(target.surveyed().map(|(mapping, _)| mapping.range));
         of.time_ns = survey.time_ns;
         of.covered_ns = of.covered_ns.saturating_add(survey.interval_ns);
         let ms = milliseconds(survey.interval_ns);
@@ -141,25 +102,18 @@ impl OfTarget {
     fn column(&self, mappings: &[Mapping]) -> columns::MergedSurveys {
         let ms = milliseconds(self.covered_ns);
         let mut end = 0;
-        let [mut present, mut swapped, mut touched, mut unobservable, mut unknown] =
-            std::array::from_fn(|_| Rounded::default());
+        // Of means in whole pages, those of all blocks together are right: what rounding leaves out of a block, the
+        // next one has more.
+        let mut rest = Figures::<f64>::default();
         let column = |block: &Sums| {
-            let present_pages = present.pages(block.present, ms, BLOCK_PAGES as u16);
-            let absent = BLOCK_PAGES as u16 - present_pages;
-            let swapped_pages = block.swapped.map(|sum| swapped.pages(sum, ms, absent));
-            if present_pages == 0 && swapped_pages.unwrap_or(0) == 0 {
-                return None;
-            }
-            Some(columns::Block {
-                gap_blocks: gap(block.start, &mut end),
-                present_pages,
-                touched_pages: touched.pages(block.touched, ms, present_pages),
-                used_cs: block.used_cs,
-                mean_before_cs: block.mean_before_cs,
-                swapped_pages,
-                unobservable_pages: block.unobservable.map(|sum| unobservable.pages(sum, ms, present_pages)),
-                unknown_pages: block.unknown.map(|sum| unknown.pages(sum, ms, present_pages)),
-            })
+            let exact = block.pages.map(|sum| sum as f64 / ms as f64).with(rest, |mean, rest| mean + rest);
+            let whole = block.pages.with(exact, |sum, exact| if sum == 0 { 0.0 } else { exact.round().max(0.0) });
+            let whole = whole.limited_to(BLOCK_PAGES as f64);
+            rest = exact.with(whole, |exact, whole| exact - whole);
+            rest.swapped = Quantity::exact(rest.swapped.least());
+            let pages = whole.map(|pages| pages as u16);
+            (pages.kept() > 0)
+                .then(|| blocks::column(blocks::gap(block.start, &mut end), pages, block.used_cs, block.mean_before_cs))
         };
         let blocks = self.blocks.iter().filter_map(column).collect();
         let place = |range: &AddrRange| mappings.binary_search_by_key(&range.start(), |of| of.range.start()).ok();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{BlockSums, MappingSums, NodeSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums};
-use isotherm_core::{Mapping, TargetId};
+use isotherm_core::{Figures, Mapping, TargetId};
 
 use crate::described::{Described, Part};
 use crate::events::Said;
@@ -69,11 +69,13 @@ impl SurveyRow {
     /// What is wrong with them.
     pub(crate) fn merged(found: &columns::MergedSurveys, row: &Row) -> Result<Self, &'static str> {
         let time = Duration::from_nanos(found.time_ns);
-        let by_mapping = found.mappings.iter().map(|&mapping| MappingSums { mapping, sums: PageSums::default() });
+        let mappings = &row.target.mappings;
+        let sums = PageSums::of(Figures::unknown());
+        let of = |&mapping: &u32| MappingSums::new(mapping as usize, mappings, sums).ok_or(survey::NO_MAPPING);
         let target = TargetSurvey {
             id: row.target.id,
-            mappings: Arc::clone(&row.target.mappings),
-            by_mapping: by_mapping.collect(),
+            mappings: Arc::clone(mappings),
+            by_mapping: found.mappings.iter().map(of).collect::<Result<_, _>>()?,
             by_block: blocks::read(&found.blocks, time)?,
             by_node: Vec::new(),
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isotherm_core::{
-    AddrRange, Frequency, LONGEST_NAME, Mapping, NodeId, RegionPages, RegionSnapshot, TargetId, bytes_of, start_of,
+    AddrRange, Figures, Frequency, LONGEST_NAME, Mapping, NodeId, RegionSnapshot, TargetId, bytes_of, start_of,
 };
 
 use crate::columns::{RegionReader, RowReader};
@@ -146,26 +146,14 @@ pub(crate) fn region_columns(regions: &[RegionSnapshot], snapshot: u32) -> Vec<c
         nr_unobservable: region.nr_unobservable,
         hz: region.frequency.map(|of| recorded(of).hz() as f32),
         hz_factor_tenths: region.frequency.and_then(|of| recorded(of).factor()).map(tenths),
-        figures: region.pages.map(|pages| columns::Figures {
-            present_bytes: pages.present,
-            touched_bytes: pages.touched,
-            unobservable_bytes: pages.unobservable,
-            unknown_bytes: pages.unknown,
-            swapped_bytes: pages.swapped,
-        }),
+        figures: region.pages.as_ref().map(Into::into),
     };
     regions.iter().map(column).collect()
 }
 
 /// A region of the snapshot with this number. `end` is the end of the one before it, and then that of this one.
 fn region(found: &columns::Region, end: &mut u64, snapshot: u32) -> Result<RegionSnapshot, &'static str> {
-    let pages = found.figures.as_ref().map(|figures| RegionPages {
-        present: figures.present_bytes,
-        touched: figures.touched_bytes,
-        unobservable: figures.unobservable_bytes,
-        unknown: figures.unknown_bytes,
-        swapped: figures.swapped_bytes,
-    });
+    let pages = found.figures.as_ref().map(Figures::from);
     let start = end.checked_add(found.gap_bytes);
     let size = found.absent_bytes.checked_add(pages.map_or(0, |pages| pages.present));
     let range = start.zip(size).and_then(|(start, size)| AddrRange::new(start, start.checked_add(size)?));

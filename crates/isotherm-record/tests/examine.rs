@@ -39,6 +39,6 @@ fn what_the_last_survey_knows_is_told() {
     let found = examine(&Recording::open(&path).unwrap()).unwrap();
     let sums = found.last_survey.unwrap();
     // Two targets with two mappings each, at the survey with snapshot 50.
-    let pages = [sums.present, sums.unobservable, sums.unknown].map(|bytes| bytes / PAGE_SIZE);
+    let pages = [sums.figures.present, sums.figures.unobservable, sums.figures.unknown].map(|bytes| bytes / PAGE_SIZE);
     assert_eq!((found.surveys, pages), (5, [36, 8, 8]));
 }

@@ -7,7 +7,7 @@ mod common;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use isotherm_core::{Frequency, RegionPages, RegionSnapshot, Snapshot, TargetSnapshot};
+use isotherm_core::{Figures, Frequency, Quantity, RegionSnapshot, Snapshot, TargetSnapshot};
 use isotherm_record::{
     Contents, Ending, Event, Level, MERGED, Mark, MarkText, Needs, Recorder, Recording, SnapshotRecord, level, merged,
 };
@@ -65,7 +65,7 @@ fn regions() -> impl Strategy<Value = Vec<RegionSnapshot>> {
             if start < end {
                 let range = common::range(start..end);
                 let present = if is_present { range.size() } else { 0 };
-                let pages = Some(RegionPages { present, swapped: Some(0), ..RegionPages::default() });
+                let pages = Some(Figures { present, swapped: Quantity::exact(0), ..Figures::default() });
                 regions.push(RegionSnapshot { nr_accesses, nr_samples: 20, age, pages, ..RegionSnapshot::new(range) });
             }
             start = end;

@@ -11,7 +11,7 @@ use isotherm_core::survey::{
     BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
     Unseen,
 };
-use isotherm_core::{Mapping, NodeId, PAGE_SIZE};
+use isotherm_core::{Figures, Mapping, NodeId, PAGE_SIZE};
 use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording, SurveyRecord, TargetInfo, convert};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn a_survey_that_breaks_the_rules_is_not_written() {
     let mut recorder = Recorder::create_with(&path, &common::header(), SURVEYS).unwrap();
     recorder.write_survey(&common::survey(4)).unwrap();
     let mut too_large = common::survey(5);
-    too_large.survey.targets[1].by_mapping[0].sums.touched = 1 << 40;
+    too_large.survey.targets[1].by_mapping[0].sums.figures.touched = 1 << 40;
     for wrong in [common::survey(3), too_large] {
         let error = recorder.write_survey(&wrong).unwrap_err();
         assert!(matches!(error, RecordError::Encode { .. }), "{error}");
@@ -148,7 +148,7 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
             "sums": {
                 "figures": {
                     "present_bytes": 36864, "touched_bytes": 4096, "unobservable_bytes": 8192, "unknown_bytes": 4096,
-                    "swapped_bytes": null
+                    "swapped_bytes": null, "swapped_is_least": false
                 },
                 "mapped_again_bytes": 12288,
                 "kinds": {
@@ -164,7 +164,7 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
     assert_eq!(survey["mappings"][0]["sums"]["figures"]["swapped_bytes"], json!(4096));
     let block = json!({
         "gap_blocks": 0, "present_pages": 9, "touched_pages": 3, "used_cs": 0, "mean_before_cs": 100,
-        "swapped_pages": 2, "unobservable_pages": 4, "unknown_pages": null
+        "swapped_pages": 2, "unobservable_pages": 4, "unknown_pages": 0
     });
     assert_eq!(survey["blocks"][1], block);
     // Mappings stand only where they change, which is with each survey here.
@@ -206,17 +206,27 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
                 lazily_freed: b % (room + 1),
                 unseen: reasons.map(|(reason, number)| (reason, number % (unobservable / 7 + 1))).collect(),
             };
-            let sums = PageSums { present, touched, unobservable, unknown, swapped, kinds, mapped_again, within };
-            MappingSums { mapping: i as u32, sums }
+            let sums = PageSums {
+                figures: Figures { present, touched, unobservable, unknown, swapped: swapped.into() },
+                kinds,
+                mapped_again,
+                within,
+            };
+            MappingSums::new(i, &mappings, sums).unwrap()
         });
         let block = |nth: u64| {
             let present = (a + nth) % 513;
             let touched = (b % (present + 1)) as u16;
-            let swapped = (d % 2 == 0).then(|| (c % (513 - present)) as u16);
+            let swapped = (d % 2 == 0).then(|| (c % (513 - present)) as u16).into();
             let (start, present, idle) = (nth * nth * BLOCK_SIZE, present as u16, Duration::from_millis(10 * d));
-            let part = |of: u64| (d % 3 > 0).then(|| (of % (u64::from(present) + 1)) as u16);
+            let part = |of: u64| (of % (u64::from(present) + 1)) as u16;
             let mean_idle = (d % 5 > 0).then(|| idle * 2);
-            BlockSums { start, present, touched, idle, mean_idle, swapped, unobservable: part(d), unknown: part(c) }
+            BlockSums {
+                pages: Figures { present, touched, swapped, unobservable: part(d), unknown: part(c) },
+                start,
+                idle,
+                mean_idle,
+            }
         };
         TargetSurvey {
             id: common::process(pid),
@@ -230,7 +240,7 @@ fn target(pid: u32) -> impl Strategy<Value = TargetSurvey> {
 
 /// Sums on nodes 0 and 2, or on no node.
 fn by_node(most: u64, part: u64) -> Vec<NodeSums> {
-    let sums = |present: u64| PageSums { present, touched: part % (present + 1), ..PageSums::default() };
+    let sums = |present: u64| PageSums::of(Figures { present, touched: part % (present + 1), ..Figures::default() });
     let nodes = [(0, most), (2, most / 2)].map(|(node, bytes)| NodeSums { node: NodeId(node), sums: sums(bytes) });
     nodes.into_iter().filter(|_| part.is_multiple_of(2)).collect()
 }
@@ -248,7 +258,11 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let infos = targets.iter().map(|target| (target.id, info(target.id))).collect();
             let cost = SurveyCost { reads, clears: step };
             let (touched, within, swapped) = (step / 2, [step / 3; 10], reads.is_multiple_of(2).then_some(reads));
-            let sums = PageSums { present: step, touched, within, swapped, ..PageSums::default() };
+            let sums = PageSums {
+                figures: Figures { present: step, touched, swapped: swapped.into(), ..Figures::default() },
+                within,
+                ..PageSums::default()
+            };
             let total = cpu.map(|cpu| TotalSums { sums, shared: cpu % step });
             let by_node = total.map_or_else(Vec::new, |_| by_node(step, reads));
             let (interval, left_out) = (Duration::from_nanos(step), cpu.map(|cpu| cpu.to_string().into()));

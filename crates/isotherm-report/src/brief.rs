@@ -27,7 +27,7 @@ impl Brief {
         let is_brief = |id: TargetId| selection.holds_target(id) && !grouping.is_sampled(id);
         let brief = record.described().filter(|(found, _)| selection.holds_time(survey.time) && is_brief(found.id));
         for (found, described) in brief {
-            let present = Some(selected(found, selection.address).0.present).filter(|bytes| *bytes > 0);
+            let present = Some(selected(found, selection.address).0.figures.present).filter(|bytes| *bytes > 0);
             let (info, course) = self.targets.entry(found.id).or_default();
             if info.command.is_empty() {
                 *info = described;

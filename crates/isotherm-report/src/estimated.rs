@@ -1,5 +1,6 @@
 //! Adds to the summary how much memory was in use, and replaces what surveys do not know by what the panel estimates.
 
+use crate::bytes::Bytes;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub(crate) fn add(
     for of in &mut summary.mappings {
         let course = names.get(&*of.name).copied().unwrap_or_default();
         let share = course.known().as_secs_f64() / all.as_secs_f64().max(1e-9);
-        of.surveyed.touched_bytes = None;
+        of.surveyed.touched_bytes = Bytes::default();
         of.working_set_bytes = (course.mean() as f64 * share) as u64;
         of.working_set_max_bytes = course.life().peak_bytes;
     }
@@ -80,7 +81,7 @@ fn settled(mut sums: Vec<Total>) -> Vec<Total> {
 
 /// Replaces the working set by its mean over time. What surveys found touched holds what they do not know.
 fn write(of: &mut Temperature, sums: &[Total]) {
-    of.surveyed.touched_bytes = None;
+    of.surveyed.touched_bytes = Bytes::default();
     let seconds: f64 = sums.iter().map(|total| total.span.as_secs_f64()).sum();
     let bytes = sums.iter().map(|total| total.amount.bytes as f64 * total.span.as_secs_f64()).sum::<f64>();
     of.working_set_bytes = (bytes / seconds.max(1e-9)) as u64;

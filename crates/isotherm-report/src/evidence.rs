@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, SurveySnapshot};
-use isotherm_core::units;
+use isotherm_core::{Figures, units};
 use isotherm_record::{MissedKind, Needs, missed_words};
 
 use crate::ReportError;
 use crate::escape::sanitise;
 use crate::measure::Measure;
-use crate::pace::{Pace, Pacing};
+use crate::pace::{Pacing, RecordedPace};
 use crate::punctuality::Punctuality;
 use crate::source::{Accumulator, Detail, Seen, Selection, Source, Takes, Visit, is_surveyed, walk};
 use crate::surveys::selected;
@@ -59,7 +59,7 @@ impl Evidence {
     pub(crate) fn new(source: &dyn Source, selection: &Selection, needed: bool) -> Result<Self, ReportError> {
         Ok(Self {
             pacing: Pacing::new(source.header().budget.map(|budget| budget.cpu)),
-            punctuality: Punctuality::new(&source.header().probe),
+            punctuality: Punctuality::new(&source.header().sight),
             selection: selection.clone(),
             sampled: needed || !is_surveyed(source)?,
             ..Self::default()
@@ -96,10 +96,10 @@ impl Evidence {
         self.surveys += u64::from(!survey.interval.is_zero());
         self.last = PageSums::default();
         for target in survey.targets.iter().filter(|target| self.selection.holds_target(target.id)) {
-            self.last.add(&selected(target, self.selection.address).0);
+            self.last += selected(target, self.selection.address).0;
         }
-        self.unobservable += self.last.unobservable as f64;
-        self.present += self.last.present as f64;
+        self.unobservable += self.last.figures.unobservable as f64;
+        self.present += self.last.figures.present as f64;
         if survey.left_out.is_some() {
             self.left_out = survey.left_out.clone();
         }
@@ -129,7 +129,7 @@ impl Evidence {
     }
 
     /// How often the recording surveyed and sampled, and what that cost.
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> RecordedPace {
         self.pacing.finish()
     }
 
@@ -170,7 +170,7 @@ impl Evidence {
     }
 
     fn little(&self) -> Option<String> {
-        let PageSums { present, unknown, .. } = self.last;
+        let Figures { present, unknown, .. } = self.last.figures;
         let known = present.saturating_sub(unknown);
         if !self.surveyed() {
             return self.has_few_hits().then(|| {

@@ -99,12 +99,10 @@ impl Extent {
     fn add_swapped(&mut self, survey: &SurveySnapshot) {
         for found in survey.targets.iter().filter(|_| self.selection.holds_time(survey.time)) {
             // Most targets have nothing in swap.
-            if !found.by_mapping.iter().any(|of| of.sums.swapped > Some(0))
-                && !found.by_block.iter().any(|block| block.swapped > Some(0))
-            {
+            if !found.has_swap() {
                 continue;
             }
-            let swapped = pieces(found, self.selection.address).filter(|piece| piece.swapped > Some(0.0));
+            let swapped = pieces(found, self.selection.address).filter(|piece| piece.shares.swapped.least() > 0.0);
             let union = self.swapped.entry(found.id).or_default();
             swapped.for_each(|piece| union.fill(piece.range, &piece.mapping.label()));
         }
@@ -167,8 +165,8 @@ impl Accumulator for SurveyedExtent {
             target.life.1 = survey.time;
             let union = extent.unions.entry(found.id).or_default();
             let mut present = 0.0;
-            union.map_all(pieces(found, selection.address).map(|Piece { range, mapping, present: share, .. }| {
-                present += share * range.size() as f64;
+            union.map_all(pieces(found, selection.address).map(|Piece { range, mapping, shares, .. }| {
+                present += shares.present * range.size() as f64;
                 (range, mapping)
             }));
             extent.target(found.id, || Arc::clone(&info), since).grow(present as u64, true);

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use isotherm_core::{Estimate, units};
+use isotherm_record::Header;
 
 use crate::command::{shown_command, shown_pid};
 use crate::escape::sanitise;
 use crate::summary::{Summary, UsedMemory};
-
-/// The probe that sees of physical memory only what processes map.
-const BY_PAGE_TABLES: &str = "bpf";
 
 /// Lines about the recording, the most important first.
 pub(crate) fn facts(summary: &Summary) -> Vec<String> {
@@ -17,7 +15,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     let mut facts = vec![];
     let span = Duration::from_nanos(summary.to_ns - summary.from_ns);
     let what = match &summary.targets[..] {
-        [one] if one.pid == 0 && header.probe == BY_PAGE_TABLES => "physical memory that processes map".to_owned(),
+        [one] if one.pid == 0 && header.sight.mapped_only => "physical memory that processes map".to_owned(),
         [one] if one.pid == 0 => "physical memory".to_owned(),
         [one] if one.command.is_empty() => format!("pid {}", shown_pid(one.pid, one.inner_pid)),
         [one] => {
@@ -78,9 +76,9 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
         warnings.push(why.clone());
     }
     if header.granularity == "mapping" {
-        let effect = match summary.total.surveyed.resident_bytes {
-            Some(_) => "it tells how much of a mapping was touched, but not which part",
-            None => "one answer speaks for a whole mapping, so a mapping looks hot as a whole",
+        let effect = match summary.total.surveyed.resident_bytes.is_unknown() {
+            false => "it tells how much of a mapping was touched, but not which part",
+            true => "one answer speaks for a whole mapping, so a mapping looks hot as a whole",
         };
         warnings.push(format!("the probe {} is coarse: {effect}", sanitise(&header.probe)));
     }
@@ -88,7 +86,7 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
         warnings.push(format!(
             "{} could not be observed; it counts as neither hot nor cold. {}",
             units::bytes(summary.total.unobservable_bytes),
-            why_unobservable(summary),
+            why_unobservable(header),
         ));
     }
     if summary.lost_aggregations > 0 {
@@ -107,30 +105,9 @@ pub(crate) fn lost_aggregations(count: u64) -> String {
 }
 
 /// Which kinds of memory the probe cannot observe. How much there was of each is not recorded.
-fn why_unobservable(summary: &Summary) -> &'static str {
-    let physical = summary.targets.iter().any(|target| target.pid == 0);
-    let surveyed = summary.total.surveyed.resident_bytes.is_some();
-    match &summary.recording.probe[..] {
-        "idle" if physical && surveyed => "The probe idle cannot observe hugetlb memory and pages just faulted in",
-        "idle" if physical => {
-            "Without a survey, the probe idle cannot observe memory that is free, the kernel's own, or hugetlb"
-        }
-        "idle" if surveyed => {
-            "The probe idle cannot observe memory of hugetlb, a device or io_uring, and pages just faulted in"
-        }
-        "idle" => {
-            "Without a survey, the probe idle cannot observe memory that is hugetlb, of a device, just faulted in, or \
-             only read (the zero page)"
-        }
-        BY_PAGE_TABLES if surveyed => {
-            "The probe bpf cannot observe memory of hugetlb, a guest, a device or io_uring, pages just faulted in, and \
-             memory that is shared or locked and left out by --shared or its limits"
-        }
-        BY_PAGE_TABLES => {
-            "Without a survey, the probe bpf cannot observe memory that is shared with other processes, locked, \
-             hugetlb, of a device, just faulted in, or only read (the zero page)"
-        }
-        "refs" => "The probe refs cannot observe memory of hugetlb, a guest, a device or io_uring",
-        _ => "The recording does not tell why",
+fn why_unobservable(header: &Header) -> String {
+    match &*header.sight.blind_to {
+        "" => "The recording does not tell why".into(),
+        kinds => format!("The probe {} cannot observe {}", sanitise(&header.probe), sanitise(kinds)),
     }
 }

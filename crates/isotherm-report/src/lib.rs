@@ -27,6 +27,7 @@
 mod accumulated;
 pub mod axis;
 mod brief;
+mod bytes;
 pub mod colour;
 mod command;
 mod course;
@@ -80,6 +81,7 @@ mod used;
 pub mod wss;
 
 pub use accumulated::Accumulated;
+pub use bytes::Bytes;
 pub use command::{program, shown_command, shown_pid};
 pub use course::Life;
 pub use error::ReportError;
@@ -91,7 +93,7 @@ pub use intervals::IntervalRange;
 pub use measure::Measure;
 pub use options::{Options, Picture};
 pub use outside::{Outside, SwappedRange};
-pub use pace::{Holds, Pace, Pacing, Windows, shown_interval};
+pub use pace::{Holds, Pacing, RecordedPace, Windows, shown_interval};
 pub use parts::{HOT_HZ, Parts};
 pub use placement::Placement;
 pub use punctuality::STARVED;

@@ -39,8 +39,7 @@ pub(crate) struct OnNodes {
 #[derive(Debug, Default)]
 struct Sums {
     /// In bytes × nanoseconds of the survey intervals.
-    resident: u128,
-    touched: u128,
+    all: PageSums<u128>,
     /// Those of the last survey that found something on the node, and its time.
     last: (Duration, PageSums),
 }
@@ -51,12 +50,11 @@ impl OnNodes {
         self.last = time;
         for NodeSums { node, sums } in found {
             let of = self.nodes.entry(*node).or_default();
-            of.resident += u128::from(sums.present) * interval.as_nanos();
-            of.touched += u128::from(sums.touched) * interval.as_nanos();
+            of.all += sums.map(|bytes| u128::from(bytes) * interval.as_nanos());
             if of.last.0 != time {
                 of.last = (time, PageSums::default());
             }
-            of.last.1.add(sums);
+            of.last.1 += *sums;
         }
     }
 
@@ -68,8 +66,8 @@ impl OnNodes {
             let [idle_10s_bytes, idle_1m_bytes, idle_10m_bytes] = idle_bytes(|| std::iter::once(last), covered);
             NodeMemory {
                 node: node.0,
-                resident_bytes: mean(of.resident),
-                touched_bytes: mean(of.touched),
+                resident_bytes: mean(of.all.figures.present),
+                touched_bytes: mean(of.all.figures.touched),
                 idle_10s_bytes,
                 idle_1m_bytes,
                 idle_10m_bytes,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::pace::Pace;
+use crate::pace::RecordedPace;
 
 /// The notes of a report.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct Notes {
     /// What cannot be relied on, the most important first.
     pub(crate) warnings: Vec<String>,
     /// How often the recording surveyed and sampled, and what that cost.
-    pub(crate) pace: Pace,
+    pub(crate) pace: RecordedPace,
 }
 
 /// A report in JSON, with its notes.
@@ -26,10 +26,10 @@ pub(crate) struct Noted<T> {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Pace")]
+#[schemars(rename = "RecordedPace")]
 struct PaceOut {
     #[serde(flatten)]
-    pace: Pace,
+    pace: RecordedPace,
     /// The same as a line, which also says whether the budget was kept. `None` if nothing of it is known.
     text: Option<String>,
 }

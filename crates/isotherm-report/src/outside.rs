@@ -1,8 +1,9 @@
 //! Mapped memory that no region covers: nothing of it was in memory at the last survey.
 
+use crate::bytes::Bytes;
 use std::sync::Arc;
 
-use isotherm_core::survey::TargetSurvey;
+use isotherm_core::survey::{MappingSums, TargetSurvey};
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, is_memory};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::surveys::{Piece, part, pieces};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Outside {
     /// Bytes in swap. `None` if the survey does not know.
-    pub swapped_bytes: Option<u64>,
+    pub swapped_bytes: Bytes,
     /// Bytes that are neither in memory nor known to be in swap.
     pub absent_bytes: u64,
     /// The ranges that have bytes in swap, sorted.
@@ -48,13 +49,10 @@ impl Swapped<'_> {
     /// The bytes in swap that the sums by mapping have in a range.
     fn bytes(&self, range: AddrRange) -> u64 {
         let TargetSurvey { by_mapping, mappings, .. } = self.survey;
-        let range_of = |index: u32| mappings.get(index as usize).map(|mapping| mapping.range);
-        let first = by_mapping.partition_point(|of| range_of(of.mapping).is_some_and(|of| of.end() <= range.start()));
-        let inside = by_mapping[first..].iter().map_while(|of| {
-            let whole = range_of(of.mapping).filter(|whole| whole.start() < range.end())?;
-            part(&of.sums, whole, Some(range)).swapped
-        });
-        inside.sum()
+        let range_of = |found: &MappingSums| found.mapping.of(mappings).range;
+        let first = by_mapping.partition_point(|found| range_of(found).end() <= range.start());
+        let inside = by_mapping[first..].iter().take_while(|found| range_of(found).start() < range.end());
+        inside.map(|found| part(&found.sums, range_of(found), Some(range)).figures.swapped.least()).sum()
     }
 
     /// About how much of a range is in swap, by the blocks.
@@ -62,7 +60,7 @@ impl Swapped<'_> {
         let first = self.pieces.partition_point(|piece| piece.range.end() <= range.start());
         let inside = self.pieces[first..]
             .iter()
-            .map_while(|piece| Some(piece.swapped? * piece.range.intersection(range)?.size() as f64));
+            .map_while(|piece| Some(piece.shares.swapped.least() * piece.range.intersection(range)?.size() as f64));
         inside.sum()
     }
 }
@@ -74,11 +72,12 @@ impl Outside {
         if row.target.id == TargetId::PhysicalMemory {
             return None;
         }
-        let swaps = survey.by_mapping.iter().any(|of| of.sums.swapped > Some(0));
-        let swapped = swaps.then(|| pieces(survey, None).filter(|of| of.swapped > Some(0.0)));
-        let found = Swapped { survey, pieces: swapped.into_iter().flatten().collect() };
-        let knows_swap = survey.by_mapping.iter().any(|of| of.sums.swapped.is_some());
-        let mut outside = Self { swapped_bytes: knows_swap.then_some(0), ..Self::default() };
+        let swapped = survey.total().figures.swapped;
+        let pieces = || pieces(survey, None).filter(|of| of.shares.swapped.least() > 0.0);
+        let pieces = (swapped.least() > 0).then(pieces).into_iter().flatten().collect();
+        let found = Swapped { survey, pieces };
+        // What is known of all mappings is known of what no region covers.
+        let mut outside = Self { swapped_bytes: Bytes(swapped.map(|_| 0)), ..Self::default() };
         let mut covered = pieces_of_row(row, None).peekable();
         let mappings = &row.target.mappings;
         let has_pages = |mapping: &Mapping| is_memory(mappings, mapping) || found.bytes(mapping.range) > 0;
@@ -86,7 +85,7 @@ impl Outside {
             let (mut rest, mut from, mut in_regions) = (vec![], mapping.range.start(), 0.0);
             while let Some(piece) = covered.next_if(|piece| piece.range.start() < mapping.range.end()) {
                 let mapped = piece.whole.max(1);
-                let swapped = piece.region.pages.and_then(|pages| pages.swapped).unwrap_or(0);
+                let swapped = piece.region.pages.map_or(0, |pages| pages.swapped.least());
                 in_regions += swapped as f64 * piece.range.size() as f64 / mapped as f64;
                 rest.extend(AddrRange::new(from, piece.range.start()));
                 from = piece.range.end();
@@ -113,8 +112,8 @@ impl Outside {
             let is_reserved = !is_memory(&visit.row.target.mappings, mapping);
             let absent_bytes = if is_reserved { 0 } else { selected.size() - swapped_bytes };
             self.absent_bytes += absent_bytes;
-            if let Some(sum) = self.swapped_bytes.as_mut().filter(|_| swapped_bytes > 0) {
-                *sum += swapped_bytes;
+            if swapped_bytes > 0 {
+                self.swapped_bytes = self.swapped_bytes + Bytes::exact(swapped_bytes);
                 let (start, end, name) = (selected.start(), selected.end(), shown_name(&mapping.label()).into());
                 self.swapped.push(SwappedRange { start, end, swapped_bytes, absent_bytes, name });
             }

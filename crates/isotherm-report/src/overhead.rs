@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ReportError;
-use crate::pace::{Pace, Pacing, Windows};
+use crate::pace::{Pacing, RecordedPace, Windows};
 use crate::source::{Accumulator, Seen, Selection};
 use crate::wss::Percentiles;
 
@@ -69,7 +69,7 @@ pub struct Overhead {
     pub probe: String,
     /// How often the recording surveyed and sampled, and the CPU time of all threads beside the budget.
     #[serde(flatten)]
-    pub pace: Pace,
+    pub pace: RecordedPace,
     /// CPU time over each 10 s, in per cent of one CPU. `None` if the recording is too short.
     pub cpu_percent_10s: Option<Windows>,
     /// Regions of all targets in a snapshot.
@@ -140,7 +140,7 @@ impl Overhead {
     pub fn new(header: &Header, selection: &Selection) -> Self {
         Self {
             probe: header.probe.clone(),
-            pace: Pace::default(),
+            pace: RecordedPace::default(),
             cpu_percent_10s: None,
             regions: Load::default(),
             reads_per_sampling: Load::default(),

@@ -21,7 +21,7 @@ const TOLERATED: f64 = 0.1;
 
 /// How often a recording surveyed and sampled, and what that cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Pace {
+pub struct RecordedPace {
     /// The time from a survey to the next, in nanoseconds: the median over time. `None` without surveys.
     pub survey_interval_ns: Option<u64>,
     /// The time from a round with samples to the next, in nanoseconds: the median over time. `None` without samples, or
@@ -95,7 +95,7 @@ impl Windows {
     }
 }
 
-impl Pace {
+impl RecordedPace {
     /// Whether the recording tells that it has no samples.
     pub(crate) fn is_unsampled(&self) -> bool {
         self.unsampled
@@ -242,11 +242,11 @@ impl Pacing {
     }
 
     /// The pace. All snapshots and surveys must have been added.
-    pub fn finish(&self) -> Pace {
+    pub fn finish(&self) -> RecordedPace {
         let median = |values: Vec<(u64, f64)>| (!values.is_empty()).then(|| Percentiles::weighted(values).median());
         let mostly = |time: Duration| time > self.covered.0 / 2;
         let [surveys, samples, mappings, clears] = self.not_afforded.map(mostly);
-        Pace {
+        RecordedPace {
             survey_interval_ns: median(self.surveys.clone()),
             sampling_interval_ns: median(self.gaps.clone()),
             cpu_percent: self.cpu_percent(),
@@ -360,15 +360,19 @@ mod tests {
         let of = |cpu: f64, max: f64, limited: bool| {
             let windows = Some(Windows { max, ..Windows::default() });
             let intervals = (Some(3_217_000_000), Some(40_200_000));
-            let pace = Pace { survey_interval_ns: intervals.0, sampling_interval_ns: intervals.1, ..Pace::default() };
-            Pace { cpu_percent: Some(cpu), budget_percent: Some(1.0), windows, limited, ..pace }.line().unwrap()
+            let pace = RecordedPace {
+                survey_interval_ns: intervals.0,
+                sampling_interval_ns: intervals.1,
+                ..RecordedPace::default()
+            };
+            RecordedPace { cpu_percent: Some(cpu), budget_percent: Some(1.0), windows, limited, ..pace }.line().unwrap()
         };
         assert_eq!(of(0.97, 1.0, false), "survey every 3.2 s, sampling every 40 ms: 1.0 % of a CPU, budget 1 %");
         assert!(of(1.2, 1.3, false).ends_with("; the budget was exceeded"));
         assert!(of(1.0, 1.3, false).ends_with("; the budget was exceeded at times"));
         let both = of(1.2, 1.3, true);
         assert!(both.contains("exceeded; the intervals are longer than wanted"), "{both}");
-        assert_eq!(Pace::default().line(), None);
+        assert_eq!(RecordedPace::default().line(), None);
     }
 
     #[test]

@@ -58,11 +58,11 @@ impl Parts {
 mod tests {
     use std::time::Duration;
 
-    use isotherm_core::{AddrRange, RegionPages};
+    use isotherm_core::{AddrRange, Figures};
 
     use super::*;
 
-    fn region(nr_accesses: u32, pages: Option<RegionPages>) -> RegionSnapshot {
+    fn region(nr_accesses: u32, pages: Option<Figures>) -> RegionSnapshot {
         let range = AddrRange::new(0, 1 << 20).unwrap();
         RegionSnapshot { nr_accesses, nr_samples: 20, pages, ..RegionSnapshot::new(range) }
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_survey_tells_which_part_of_a_region_is_in_use() {
-        let pages = RegionPages { present: 100, touched: 40, unobservable: 20, ..RegionPages::default() };
+        let pages = Figures { present: 100, touched: 40, unobservable: 20, ..Figures::default() };
         let parts = of(&region(0, Some(pages)));
         assert_eq!((parts.hot, parts.unobservable, parts.unknown), (0.0, 0.2, 0.0));
         assert!((parts.warm - 0.4).abs() < 1e-9 && (parts.cold - 0.4).abs() < 1e-9, "{parts:?}");
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_neither_hot_nor_cold() {
-        let pages = RegionPages { present: 100, unknown: 100, ..RegionPages::default() };
+        let pages = Figures { present: 100, unknown: 100, ..Figures::default() };
         assert_eq!(of(&region(0, Some(pages))), Parts { unknown: 1.0, ..Parts::default() });
         let unsampled = RegionSnapshot { nr_samples: 0, ..region(0, None) };
         assert_eq!(of(&unsampled), Parts { unknown: 1.0, ..Parts::default() });

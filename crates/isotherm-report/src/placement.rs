@@ -1,5 +1,6 @@
 //! Where the memory of a cell of a heatmap is: in memory, in swap, or nowhere.
 
+use crate::bytes::Bytes;
 use isotherm_core::TargetId;
 use isotherm_core::survey::PageSums;
 use isotherm_core::units;
@@ -47,8 +48,7 @@ impl Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedBytes {
     pub(crate) present: u64,
-    /// `None` if the survey does not know.
-    pub(crate) swapped: Option<u64>,
+    pub(crate) swapped: Bytes,
     /// `None` for physical memory.
     pub(crate) absent: Option<u64>,
 }
@@ -56,17 +56,16 @@ pub(crate) struct PlacedBytes {
 impl PlacedBytes {
     /// Of a target with `mapped` bytes in which a survey found `sums`.
     pub(crate) fn new(target: TargetId, sums: &PageSums, mapped: u64) -> Self {
-        let kept = sums.present.saturating_add(sums.swapped.unwrap_or(0));
-        let absent = (target != TargetId::PhysicalMemory).then(|| mapped.saturating_sub(kept));
-        Self { present: sums.present, swapped: sums.swapped, absent }
+        let absent = (target != TargetId::PhysicalMemory).then(|| mapped.saturating_sub(sums.figures.kept()));
+        Self { present: sums.figures.present, swapped: Bytes(sums.figures.swapped), absent }
     }
 
     /// `64 MiB in memory, 12 MiB in swap, 20 MiB absent`. What there is nothing of is left out.
     pub(crate) fn text(self) -> String {
         let mut text = format!("{} in memory", units::bytes(self.present));
-        for (bytes, what) in [(self.swapped, "in swap"), (self.absent, "absent")] {
-            if let Some(bytes) = bytes.filter(|&bytes| bytes > 0) {
-                text += &format!(", {} {what}", units::bytes(bytes));
+        for (bytes, what) in [(self.swapped, "in swap"), (self.absent.into(), "absent")] {
+            if let Some(bytes) = bytes.some() {
+                text += &format!(", {bytes} {what}");
             }
         }
         text

@@ -1,6 +1,7 @@
 //! Whether the monitor got the CPU time that it needed: rounds that began late, and aggregations that took too long.
 
 use isotherm_core::units;
+use isotherm_record::Sight;
 
 use crate::source::Visit;
 use crate::summary::MANY_LATE;
@@ -29,9 +30,9 @@ pub(crate) struct Punctuality {
 }
 
 impl Punctuality {
-    /// That of a recording with this probe, before its rows are added.
-    pub(crate) fn new(probe: &str) -> Self {
-        Self { by_kernel: probe == "damon", ..Self::default() }
+    /// That of a recording with a probe that sees this, before its rows are added.
+    pub(crate) fn new(sight: &Sight) -> Self {
+        Self { by_kernel: sight.kernel_samples, ..Self::default() }
     }
 
     /// What cannot be relied on, and what to do. `surveyed` says whether there are surveys, which tell what was touched

@@ -198,7 +198,7 @@ impl TargetRegions {
                     touched_bytes: piece.region.pages.map(|pages| pages.touched),
                     unobservable_bytes: piece.region.pages.map(|pages| pages.unobservable),
                     unknown_bytes: piece.region.pages.map(|pages| pages.unknown),
-                    swapped_bytes: piece.region.pages.and_then(|pages| pages.swapped),
+                    swapped_bytes: piece.region.pages.and_then(|pages| pages.swapped.known()),
                     absent_bytes: None,
                 });
             }

@@ -8,6 +8,7 @@ use isotherm_core::units;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::bytes::Bytes;
 use crate::schema::serialized_as;
 
 /// The idle times that reports tell, in seconds.
@@ -19,7 +20,9 @@ pub(crate) fn idle_bytes<I: Iterator<Item = PageSums>>(sums: impl Fn() -> I, cov
     IDLE.map(|seconds| {
         let window = Duration::from_secs(seconds);
         let place = WINDOWS.iter().position(|&known| known == window).filter(|_| covered >= window)?;
-        let of = |sums: PageSums| sums.present.saturating_sub(sums.unobservable).saturating_sub(sums.within[place]);
+        let of = |PageSums { figures, within, .. }: PageSums| {
+            figures.present.saturating_sub(figures.unobservable).saturating_sub(within[place])
+        };
         Some(sums().map(of).fold(0, u64::saturating_add))
     })
 }
@@ -28,29 +31,29 @@ pub(crate) fn idle_bytes<I: Iterator<Item = PageSums>>(sums: impl Fn() -> I, cov
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Surveyed {
     /// Bytes in memory: the mean over the surveys.
-    pub resident_bytes: Option<u64>,
+    pub resident_bytes: Bytes,
     /// Bytes that were accessed within a survey interval: the mean over the surveys.
-    pub touched_bytes: Option<u64>,
+    pub touched_bytes: Bytes,
     /// Bytes that were idle for at least 10 s at the last survey. `None` also if the surveys do not go back so far.
-    pub idle_10s_bytes: Option<u64>,
+    pub idle_10s_bytes: Bytes,
     /// Bytes that were idle for at least 1 min at the last survey.
-    pub idle_1m_bytes: Option<u64>,
+    pub idle_1m_bytes: Bytes,
     /// Bytes that were idle for at least 10 min at the last survey.
-    pub idle_10m_bytes: Option<u64>,
+    pub idle_10m_bytes: Bytes,
     /// Bytes that are mapped with access permission and neither in memory nor in swap: the mean over the surveys. If it
     /// is not known what is in swap, that counts too. `None` for physical memory: what no process maps of it is free,
     /// page cache, or of the kernel.
-    pub absent_bytes: Option<u64>,
-    /// Of the bytes in memory, those without any access permission: the mean over the surveys. `None` if there are
+    pub absent_bytes: Bytes,
+    /// Of the bytes in memory, those without any access permission: the mean over the surveys. Left out if there are
     /// none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_access_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    pub no_access_bytes: Bytes,
     /// Bytes in memory that a target maps at a lower address too, and that count there only: the mean over the surveys.
-    /// `None` if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mapped_again_bytes: Option<u64>,
+    /// Left out if there are none.
+    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    pub mapped_again_bytes: Bytes,
     /// Bytes in swap at the last survey. Of a target and of the total also without such a survey, if activities tell.
-    pub swapped_bytes: Option<u64>,
+    pub swapped_bytes: Bytes,
     /// Bytes by kind at the last survey.
     #[serde(skip_serializing_if = "KindBytes::is_empty")]
     pub kinds: KindBytes,
@@ -103,34 +106,25 @@ impl Surveyed {
     /// Sentences about what is in no figure of hot or cold memory, and why.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let reasons = self.kinds.reasons().map(|reasons| format!("Unobservable at the end: {reasons}"));
-        let again = self.mapped_again_bytes.map(|bytes| {
-            format!(
-                "again: {} that a process maps several times; each page counts where it is first",
-                units::bytes(bytes)
-            )
+        let again = self.mapped_again_bytes.some().map(|bytes| {
+            format!("again: {bytes} that a process maps several times; each page counts where it is first")
         });
         [again, self.kinds.freed(), reasons].into_iter().flatten().collect()
     }
 
-    /// The sums of both. What only one of them knows stays.
+    /// The sums of both.
     pub(crate) fn plus(self, other: Self) -> Self {
-        let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (Some(a), Some(b)) => Some(a.saturating_add(b)),
-            (a, b) => a.or(b),
-        };
-        let mut kinds = self.kinds;
-        kinds.0 += other.kinds.0;
         Self {
-            resident_bytes: both(self.resident_bytes, other.resident_bytes),
-            touched_bytes: both(self.touched_bytes, other.touched_bytes),
-            idle_10s_bytes: both(self.idle_10s_bytes, other.idle_10s_bytes),
-            idle_1m_bytes: both(self.idle_1m_bytes, other.idle_1m_bytes),
-            idle_10m_bytes: both(self.idle_10m_bytes, other.idle_10m_bytes),
-            absent_bytes: both(self.absent_bytes, other.absent_bytes),
-            no_access_bytes: both(self.no_access_bytes, other.no_access_bytes),
-            mapped_again_bytes: both(self.mapped_again_bytes, other.mapped_again_bytes),
-            swapped_bytes: both(self.swapped_bytes, other.swapped_bytes),
-            kinds,
+            resident_bytes: self.resident_bytes + other.resident_bytes,
+            touched_bytes: self.touched_bytes + other.touched_bytes,
+            idle_10s_bytes: self.idle_10s_bytes + other.idle_10s_bytes,
+            idle_1m_bytes: self.idle_1m_bytes + other.idle_1m_bytes,
+            idle_10m_bytes: self.idle_10m_bytes + other.idle_10m_bytes,
+            absent_bytes: self.absent_bytes + other.absent_bytes,
+            no_access_bytes: self.no_access_bytes + other.no_access_bytes,
+            mapped_again_bytes: self.mapped_again_bytes + other.mapped_again_bytes,
+            swapped_bytes: self.swapped_bytes + other.swapped_bytes,
+            kinds: KindBytes(self.kinds.0 + other.kinds.0),
         }
     }
 }

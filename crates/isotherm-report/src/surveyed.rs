@@ -11,22 +11,20 @@ use isotherm_record::{Needs, SurveyRecord};
 
 use crate::ReportError;
 use crate::brief::Brief;
+use crate::bytes::Bytes;
 use crate::extent::shown_name;
 use crate::groups::{Grouping, StackShares};
 use crate::node_memory::OnNodes;
 use crate::resident::idle_bytes;
 use crate::source::{Accumulator, Seen, Selection};
 use crate::summary::{CountedOnce, Summary, Temperature};
-use crate::surveys::{Reach, kept, part};
+use crate::surveys::{Reach, part};
 
 /// The sums over surveys, in bytes × nanoseconds of their intervals.
 #[derive(Default)]
 struct Sums {
-    resident: u128,
-    touched: u128,
-    swapped: u128,
+    all: PageSums<u128>,
     no_access: u128,
-    mapped_again: u128,
     /// Bytes that are mapped with access permission. `None` for physical memory.
     mapped: Option<u128>,
     /// The touched bytes of the current survey, its time, and the most touched bytes of one survey.
@@ -57,21 +55,18 @@ impl Sums {
 
     fn add(&mut self, time: Duration, interval: Duration, target: TargetId, sums: &PageSums) {
         if !interval.is_zero() {
-            self.resident += u128::from(sums.present) * interval.as_nanos();
-            self.touched += u128::from(sums.touched) * interval.as_nanos();
-            self.swapped += u128::from(sums.swapped.unwrap_or(0)) * interval.as_nanos();
-            self.mapped_again += u128::from(sums.mapped_again) * interval.as_nanos();
+            self.all += sums.map(|bytes| u128::from(bytes) * interval.as_nanos());
             let before = if self.current.0 == time { self.current.1 } else { 0 };
-            self.current = (time, before.saturating_add(sums.touched));
+            self.current = (time, before.saturating_add(sums.figures.touched));
             self.most = self.most.max(self.current.1);
         }
-        self.last_of(target, time).add(sums);
+        *self.last_of(target, time) += *sums;
     }
 
     /// Adds what a survey has found in space without access permission, of which nothing else counts as mapped.
     fn add_without_access(&mut self, time: Duration, interval: Duration, target: TargetId, sums: &PageSums) {
-        self.map(time, interval, target, kept(sums));
-        self.no_access += u128::from(sums.present) * interval.as_nanos();
+        self.map(time, interval, target, sums.figures.kept());
+        self.no_access += u128::from(sums.figures.present) * interval.as_nanos();
     }
 
     fn last_of(&mut self, target: TargetId, time: Duration) -> &mut PageSums {
@@ -85,23 +80,24 @@ impl Sums {
     /// Writes the means over `time`, and what was idle and in swap at the end: at the last survey with any of it.
     fn write(&self, surveys: &Covered, time: Duration, of: &mut Temperature) {
         let mean = |sum: u128| (sum / time.as_nanos().max(1)) as u64;
-        (of.working_set_bytes, of.working_set_max_bytes) = (mean(self.touched), self.most);
+        let means = self.all.map(mean);
+        (of.working_set_bytes, of.working_set_max_bytes) = (means.figures.touched, self.most);
         let out = &mut of.surveyed;
-        out.resident_bytes = Some(mean(self.resident));
-        out.touched_bytes = Some(mean(self.touched));
-        out.absent_bytes =
-            self.mapped.map(|mapped| mean(mapped.saturating_sub(self.resident + self.swapped + self.mapped_again)));
-        let some_mean = |sum: u128| Some(mean(sum)).filter(|mean| *mean > 0);
-        out.no_access_bytes = some_mean(self.no_access);
-        out.mapped_again_bytes = some_mean(self.mapped_again);
+        out.resident_bytes = Bytes::exact(means.figures.present);
+        out.touched_bytes = Bytes::exact(means.figures.touched);
+        let elsewhere = self.all.figures.kept() + self.all.mapped_again;
+        out.absent_bytes = self.mapped.map(|mapped| mean(mapped.saturating_sub(elsewhere))).into();
+        out.no_access_bytes = Bytes::exact(mean(self.no_access));
+        out.mapped_again_bytes = Bytes::exact(means.mapped_again);
         let end = self.last.values().map(|(time, _)| *time).max();
         let is_last = |id: &TargetId, time: Duration| end == Some(time) && surveys.last.get(id) == Some(&time);
         let last = || self.last.iter().filter(|(id, (time, _))| is_last(id, *time)).map(|(_, of)| of.1);
+        let sums: PageSums = last().sum();
         if surveys.know_swap {
-            out.swapped_bytes = Some(last().filter_map(|sums| sums.swapped).fold(0, u64::saturating_add));
+            out.swapped_bytes = Bytes(sums.figures.swapped);
         }
-        last().for_each(|sums| out.kinds.0 += sums.kinds);
-        [out.idle_10s_bytes, out.idle_1m_bytes, out.idle_10m_bytes] = idle_bytes(last, surveys.time);
+        out.kinds.0 = out.kinds.0 + sums.kinds;
+        [out.idle_10s_bytes, out.idle_1m_bytes, out.idle_10m_bytes] = idle_bytes(last, surveys.time).map(Bytes::from);
     }
 }
 
@@ -161,7 +157,7 @@ pub(crate) struct SurveyedMemory {
     of_stacks: HashMap<usize, Sums>,
     total: Sums,
     once: Option<[u128; 3]>,
-    once_swapped: Option<u64>,
+    once_swapped: Bytes,
     reach: Reach,
     surveys: Covered,
     nodes: Nodes,
@@ -208,10 +204,10 @@ impl SurveyedMemory {
         // The first survey counts all memory that was ever accessed as touched.
         surveys.intervals += survey.interval;
         let found = survey.total.filter(|_| selection.holds_all(survey));
-        *once_swapped = found.and_then(|total| total.sums.swapped);
+        *once_swapped = found.map_or_else(Bytes::default, |total| Bytes(total.sums.figures.swapped));
         if !survey.interval.is_zero() {
             *once = once.zip(found).map(|(sums, TotalSums { sums: found, shared })| {
-                let found = [found.present, shared, found.touched];
+                let found = [found.figures.present, shared, found.figures.touched];
                 std::array::from_fn(|i| sums[i] + u128::from(found[i]) * survey.interval.as_nanos())
             });
         }
@@ -219,8 +215,7 @@ impl SurveyedMemory {
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
             surveys.last.insert(target.id, survey.time);
             // After its end, a target is still there until the next snapshot, and has no memory.
-            let found = target.total();
-            let lives = found.present > 0 || found.swapped > Some(0);
+            let lives = target.total().figures.kept() > 0;
             let blocks: Vec<BlockSums> = stacks.iter().flat_map(|_| target.by_block.iter()).collect();
             let mut all = |mapping: &Mapping, add: &dyn Fn(&mut Sums)| {
                 let label = mapping.label();
@@ -246,10 +241,9 @@ impl SurveyedMemory {
                     }
                 }
             }
-            for found in &target.by_mapping {
-                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
-                let sums = part(&found.sums, mapping.range, selection.address);
-                surveys.know_swap |= sums.swapped.is_some();
+            for (mapping, sums) in target.surveyed() {
+                let sums = part(sums, mapping.range, selection.address);
+                surveys.know_swap |= !sums.figures.swapped.is_unknown();
                 all(mapping, &|of| of.add(survey.time, survey.interval, target.id, &sums));
                 if !is_memory(&target.mappings, mapping) {
                     all(mapping, &|of| of.add_without_access(survey.time, survey.interval, target.id, &sums));
@@ -281,7 +275,7 @@ impl SurveyedMemory {
         total.write(&surveys, surveys.intervals, &mut summary.total);
         // Memory that is wholly in swap, or that counts where it is mapped first, has no region.
         let known: HashSet<Arc<str>> = summary.mappings.iter().map(|of| Arc::clone(&of.name)).collect();
-        let elsewhere = |sums: &Sums| sums.swapped + sums.mapped_again;
+        let elsewhere = |sums: &Sums| sums.all.figures.swapped.least() + sums.all.mapped_again;
         let mut others: Vec<_> =
             names.iter().filter(|(name, sums)| elsewhere(sums) > 0 && !known.contains(&***name)).collect();
         others.sort_by_key(|(name, sums)| (Reverse(elsewhere(sums)), *name));

@@ -1,5 +1,6 @@
 //! What activities tell of the memory in use: PSS, and bytes in swap.
 
+use crate::bytes::Bytes;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -38,14 +39,14 @@ impl Used {
         for target in &mut summary.targets {
             let used = self.targets.get(&target.id);
             target.proportional_bytes = used.and_then(|(course, _)| mean(course));
-            target.total.surveyed.swapped_bytes = used.map(|(_, swapped)| *swapped);
+            target.total.surveyed.swapped_bytes = used.map(|(_, swapped)| *swapped).into();
         }
         for group in &mut summary.groups {
             group.proportional_bytes = self.groups.get(&group.place).and_then(mean);
         }
         if !self.targets.is_empty() {
             let swapped = self.targets.values().map(|(_, swapped)| *swapped);
-            summary.total.surveyed.swapped_bytes = Some(swapped.fold(0, u64::saturating_add));
+            summary.total.surveyed.swapped_bytes = Bytes::exact(swapped.fold(0, u64::saturating_add));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{Contents, Cut, Recorder, Recording, SnapshotRecord, cut};
-use isotherm_report::diff::{Diff, Quantity, Side};
+use isotherm_report::diff::{Count, Diff, Side};
 use isotherm_report::{Format, Kind, Options, Selection, write};
 use made::Made;
 
@@ -84,7 +84,7 @@ fn a_part_is_compared_as_its_time() {
     let before = Side { name: "whole", source: &whole, selection: &selection };
     let after = Side { name: "part", source: &cut, selection: &Selection::default() };
     let diff = Diff::new(before, after, None).unwrap();
-    for quantity in Quantity::ALL {
+    for quantity in Count::ALL {
         let change = diff.total.of(quantity);
         assert_eq!(change.before, change.after, "{quantity:?}");
     }

@@ -5,7 +5,7 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_report::diff::{Change, Diff, Quantity, Side};
+use isotherm_report::diff::{Change, Count, Diff, Side};
 use isotherm_report::{Format, Options, Selection, Terminal};
 use made::valid::assert_valid;
 use made::{MIB, Made};
@@ -26,7 +26,7 @@ fn written(diff: &Diff, format: Format) -> String {
 }
 
 #[track_caller]
-fn change(diff: &Diff, name: &str, quantity: Quantity) -> Change {
+fn change(diff: &Diff, name: &str, quantity: Count) -> Change {
     *diff.mappings.iter().find(|changes| changes.name == name).unwrap().of(quantity)
 }
 
@@ -55,8 +55,8 @@ fn smaller(seconds: u32) -> Made {
             target.mappings = moved(&target.mappings);
             target.by_block = [].into_iter().collect();
             for found in &mut target.by_mapping {
-                found.sums.present /= 2;
-                found.sums.touched /= 2;
+                found.sums.figures.present /= 2;
+                found.sums.figures.touched /= 2;
                 found.sums.within = found.sums.within.map(|bytes| bytes / 2);
             }
         }
@@ -68,7 +68,7 @@ fn smaller(seconds: u32) -> Made {
 #[test]
 fn memory_is_matched_by_name_whatever_its_address_and_process() {
     let diff = diff(&made::surveyed(12), &smaller(20));
-    let resident = change(&diff, "anonymous", Quantity::Resident);
+    let resident = change(&diff, "anonymous", Count::Resident);
     assert_eq!(resident.before.unwrap().mean_bytes, 64 * MIB);
     assert_eq!(resident.after.unwrap().mean_bytes, 32 * MIB);
     assert_eq!(resident.difference(), -32 * MIB as i64);
@@ -82,7 +82,7 @@ fn peaks_and_means_are_those_of_the_window() {
     let diff = diff(&made, &made);
     // The shortest window that is no shorter than the survey interval.
     assert_eq!(diff.window, Duration::from_secs(1));
-    let of = *diff.total.of(Quantity::WorkingSet);
+    let of = *diff.total.of(Count::WorkingSet);
     // The fifth of the eleven surveys that have one before them finds twice as much.
     let mean = (8.0 * 12.0 / 11.0 * MIB as f64).round() as u64;
     assert_eq!(of.before.unwrap().peak_bytes, 16 * MIB);
@@ -98,11 +98,11 @@ fn a_recording_without_surveys_is_compared_by_samples_and_mapped_bytes() {
     assert_eq!(diff.window, made::AGGREGATION);
     assert_eq!(diff.mappings.last().unwrap().name, "/dev/shm/cache");
     // The heap is mapped for all of the time, and half hot; before, there was none.
-    let heap = change(&diff, "[heap]", Quantity::Resident);
+    let heap = change(&diff, "[heap]", Count::Resident);
     assert_eq!((heap.before, heap.after.unwrap().mean_bytes), (None, 48 * MIB));
-    assert_eq!(change(&diff, "[heap]", Quantity::Hot).difference(), 20 * MIB as i64);
+    assert_eq!(change(&diff, "[heap]", Count::Hot).difference(), 20 * MIB as i64);
     // The cache appears after half of the time.
-    let cache = change(&diff, "/dev/shm/cache", Quantity::Resident).after.unwrap();
+    let cache = change(&diff, "/dev/shm/cache", Count::Resident).after.unwrap();
     assert_eq!((cache.mean_bytes, cache.peak_bytes), (22 * MIB, 44 * MIB));
 }
 
@@ -127,8 +127,8 @@ fn parts_of_one_recording_can_be_compared() {
     let (first, second) = (part(0, 2), part(2, 4));
     let side = |name, selection| Side { name, source: &made, selection };
     let diff = Diff::new(side("first", &first), side("second", &second), None).unwrap();
-    assert_eq!(change(&diff, "/dev/shm/cache", Quantity::Resident).after.unwrap().mean_bytes, 44 * MIB);
-    assert_eq!(diff.total.of(Quantity::Resident).difference(), 44 * MIB as i64);
+    assert_eq!(change(&diff, "/dev/shm/cache", Count::Resident).after.unwrap().mean_bytes, 44 * MIB);
+    assert_eq!(diff.total.of(Count::Resident).difference(), 44 * MIB as i64);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 
 mod made;
 
+use isotherm_core::Figures;
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, MappingSums, RegionPages};
+use isotherm_core::survey::{BlockSums, MappingSums};
 use isotherm_record::{Missed, MissedKind};
 use isotherm_report::{Colour, Format, Kind, Measure, Options, Terminal};
 use made::checked::{json_of, report, text};
@@ -17,10 +18,10 @@ fn in_the_dark(seconds: u32) -> Made {
     let mut source = surveyed(seconds);
     for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
         let blocks = (0..).zip(target.by_block.iter()).map(|(nth, block)| {
-            let part = |here: bool| Some(if here { block.present } else { 0 });
+            let part = |here: bool| if here { block.pages.present } else { 0 };
             let (unobservable, unknown) = (part(nth < 8), part((8..16).contains(&nth)));
-            let touched = if nth < 8 { 0 } else { block.touched };
-            BlockSums { touched, unobservable, unknown, ..block }
+            let touched = if nth < 8 { 0 } else { block.pages.touched };
+            BlockSums { pages: Figures { touched, unobservable, unknown, ..block.pages }, ..block }
         });
         target.by_block = blocks.collect();
     }
@@ -68,21 +69,6 @@ fn memory_without_evidence_is_not_shown_as_idle_or_in_use() {
 }
 
 #[test]
-fn an_older_recording_does_not_say_where_evidence_was_missing() {
-    let json = |source: &Made| {
-        let options = Options { measure: Some(Measure::Touched), ..Options::default() };
-        json_of(Kind::Heatmap, source, &options)
-    };
-    let mut older = in_the_dark(6);
-    for target in older.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
-        let blocks = target.by_block.iter().map(|block| BlockSums { unobservable: None, unknown: None, ..block });
-        target.by_block = blocks.collect();
-    }
-    assert_eq!(json(&older)["targets"][0]["touched"][0][4], json!(0.0));
-    assert_eq!(json(&in_the_dark(6))["targets"][0]["touched"][0][4], Value::Null);
-}
-
-#[test]
 fn a_bar_has_a_part_for_what_is_not_known() {
     let source = surveyed(6);
     let summary = text(Kind::Summary, &source, 110);
@@ -113,7 +99,7 @@ fn why_much_memory_could_not_be_observed_is_said_first() {
     // The last survey could observe all of it, and the others little.
     for record in source.surveys.iter_mut().take(3) {
         let sums = record.survey.targets.iter_mut().flat_map(|target| &mut target.by_mapping);
-        sums.for_each(|MappingSums { sums, .. }| sums.unobservable = sums.present);
+        sums.for_each(|MappingSums { sums, .. }| sums.figures.unobservable = sums.figures.present);
     }
     let first = |source: &Made| {
         let text = text(Kind::Wss, source, 110);
@@ -131,7 +117,7 @@ fn why_much_memory_could_not_be_observed_is_said_first() {
 
 #[test]
 fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle() {
-    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
+    let pages = |touched| Figures { present: 4 * MIB, touched, ..Figures::default() };
     let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
     let mappings = vec![made::mapping(first, second, "touched"), made::mapping(second, end, "idle")].into();
     let region = |start, nr_samples, touched| isotherm_core::RegionSnapshot {
@@ -156,14 +142,14 @@ fn memory_of_which_no_sample_was_taken_is_unknown_unless_a_survey_found_it_idle(
 fn memory_that_samples_cannot_observe_has_the_frequency_that_surveys_tell_or_is_unknown() {
     let (known, unknown, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
     let mappings = vec![made::mapping(known, end, "shared")].into();
-    let region = |start, pages: RegionPages, frequency| isotherm_core::RegionSnapshot {
+    let region = |start, pages: Figures, frequency| isotherm_core::RegionSnapshot {
         nr_unobservable: 20,
         frequency,
-        pages: Some(RegionPages { present: 4 * MIB, ..pages }),
+        pages: Some(Figures { present: 4 * MIB, ..pages }),
         ..made::region(start, start + 4 * MIB, 0, 1)
     };
-    let touched = RegionPages { touched: 4 * MIB, ..RegionPages::default() };
-    let not_known = RegionPages { unknown: 4 * MIB, ..RegionPages::default() };
+    let touched = Figures { touched: 4 * MIB, ..Figures::default() };
+    let not_known = Figures { unknown: 4 * MIB, ..Figures::default() };
     let regions =
         vec![region(known, touched, Some(isotherm_core::Frequency::new(0.25, None))), region(unknown, not_known, None)];
     let source = made::made(vec![made::row(1, 7, &mappings, regions)]);
@@ -175,7 +161,7 @@ fn memory_that_samples_cannot_observe_has_the_frequency_that_surveys_tell_or_is_
 
 #[test]
 fn a_heatmap_of_rates_says_how_much_of_the_memory_in_use_looks_cold() {
-    let pages = |touched| RegionPages { present: 4 * MIB, touched, ..RegionPages::default() };
+    let pages = |touched| Figures { present: 4 * MIB, touched, ..Figures::default() };
     let (first, second, end) = (made::ANON, made::ANON + 4 * MIB, made::ANON + 8 * MIB);
     let mappings = vec![made::mapping(first, end, "")].into();
     let region = |start, nr_accesses, touched| isotherm_core::RegionSnapshot {

@@ -6,7 +6,7 @@ mod made;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_record::{Mark, MarkText, TargetInfo};
+use isotherm_record::{Mark, MarkText, Sight, TargetInfo};
 use isotherm_report::{
     Colour, Format, Kind, Limits, Options, RegionOptions, ReportError, Selection, Sort, Source, Terminal, write,
 };
@@ -88,6 +88,7 @@ fn texts_at_the_width_of_a_terminal() {
 fn physical_memory_has_a_name_and_no_process_id() {
     let mut source = made::phases_of(0, 60);
     source.header.probe = "idle".into();
+    source.header.sight.blind_to = "memory that is free, the kernel's own, or hugetlb".into();
     // Schemes act on processes only.
     for kind in TEXTS.into_iter().filter(|&kind| kind != Kind::Schemes) {
         let text = text(kind, &source, plain(100, 30));
@@ -96,7 +97,7 @@ fn physical_memory_has_a_name_and_no_process_id() {
     let summary = text(Kind::Summary, &source, plain(100, 30));
     assert!(summary.starts_with("physical memory: 6 s") && summary.contains("free, the kernel's own"), "{summary}");
     // Page tables show less of it.
-    source.header.probe = "bpf".into();
+    source.header.sight = Sight { mapped_only: true, ..Sight::default() };
     let summary = text(Kind::Summary, &source, plain(100, 30));
     assert!(summary.starts_with("physical memory that processes map: 6 s"), "{summary}");
     assert!(!summary.contains("the kernel's own"), "{summary}");

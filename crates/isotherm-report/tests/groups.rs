@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
-use isotherm_core::{Mapping, MemoryUse, SystemMemory};
+use isotherm_core::{Figures, Mapping, MemoryUse, SystemMemory};
 use isotherm_record::{Activity, Row, SurveyRecord, TargetInfo};
 use isotherm_report::{Format, GroupBy, Kind, Options, ReportError, Selection, SummarySort, Terminal, write};
 use made::checked::{json_of, report};
@@ -194,8 +194,7 @@ fn a_summary_is_sorted_by_what_was_asked_for() {
 /// six seconds, the second two of them with the first; the first survey after the end of a process finds nothing.
 fn surveyed(total: bool) -> Made {
     let sums = |mib: u64| PageSums {
-        present: 10 * mib / 10 * MIB,
-        touched: 6 * mib / 10 * MIB,
+        figures: Figures { present: 10 * mib / 10 * MIB, touched: 6 * mib / 10 * MIB, ..Figures::default() },
         within: [6 * mib / 10 * MIB; WINDOWS.len()],
         ..PageSums::default()
     };
@@ -204,7 +203,7 @@ fn surveyed(total: bool) -> Made {
     let target = |pid, mib| TargetSurvey {
         id: process(pid),
         mappings: Arc::clone(&mappings),
-        by_mapping: vec![MappingSums { mapping: 0, sums: sums(mib) }],
+        by_mapping: vec![MappingSums::new(0, &mappings, sums(mib)).unwrap()],
         by_block: [].into_iter().collect(),
         by_node: Vec::new(),
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, MappingSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
-use isotherm_core::{Allocation, Allocations, Mapping, MappingCall, StackFrame};
+use isotherm_core::{Allocation, Allocations, Figures, Mapping, MappingCall, StackFrame};
 use isotherm_record::SurveyRecord;
 use isotherm_report::{Format, GroupBy, Kind, Options, ReportError, Selection, Terminal, write};
 use made::checked::{json_of, report};
@@ -99,15 +99,17 @@ fn surveys_tell_what_each_stack_holds_and_does_not_use() {
     let range = mapping(ANON, ANON + 16 * MIB, "").range;
     source.allocations[1].calls.push(Allocation { stack: Some(3), range, ..first });
     let block = |nth: u64, touched, idle| BlockSums {
+        pages: Figures { present: 512, touched, ..Figures::default() },
         start: ANON + nth * BLOCK_SIZE,
-        present: 512,
-        touched,
         idle: Duration::from_secs(idle),
         ..BlockSums::default()
     };
     let blocks: Vec<_> = (0..8).map(|nth| block(nth, 512, 0)).chain((8..10).map(|nth| block(nth, 0, 1000))).collect();
-    let sums =
-        PageSums { present: 20 * MIB, touched: 16 * MIB, within: [16 * MIB; WINDOWS.len()], ..PageSums::default() };
+    let sums = PageSums {
+        figures: Figures { present: 20 * MIB, touched: 16 * MIB, ..Figures::default() },
+        within: [16 * MIB; WINDOWS.len()],
+        ..PageSums::default()
+    };
     let found = |seconds: u64, interval: u64| SurveyRecord {
         survey: SurveySnapshot {
             time: Duration::from_secs(seconds),
@@ -115,7 +117,7 @@ fn surveys_tell_what_each_stack_holds_and_does_not_use() {
             targets: vec![TargetSurvey {
                 id: process(1),
                 mappings: Arc::clone(&source.rows[0].target.mappings),
-                by_mapping: vec![MappingSums { mapping: 1, sums }],
+                by_mapping: vec![MappingSums::new(1, &source.rows[0].target.mappings, sums).unwrap()],
                 by_block: blocks.iter().copied().collect(),
                 by_node: Vec::new(),
             }],

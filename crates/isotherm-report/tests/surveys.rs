@@ -5,8 +5,8 @@ mod made;
 
 use std::time::Duration;
 
-use isotherm_core::survey::{BlockSums, Kinds, MappingSums, PageSums, RegionPages, TargetSurvey, TotalSums, Unseen};
-use isotherm_core::{AddrRange, MemoryUse, Permissions, SystemMemory, TargetId};
+use isotherm_core::survey::{BlockSums, Kinds, MappingSums, PageSums, TargetSurvey, TotalSums, Unseen};
+use isotherm_core::{AddrRange, Figures, MemoryUse, Permissions, Quantity, SystemMemory, TargetId};
 use isotherm_record::{Activity, Row};
 use isotherm_report::schemes::Schemes;
 use isotherm_report::wss::{Basis, Wss};
@@ -107,7 +107,11 @@ fn what_several_targets_share_counts_once_in_the_total() {
     assert_eq!((&once["resident_bytes"], &once["shared_bytes"]), (&json!(64 * MIB), &json!(48 * MIB)));
     assert_eq!(once["swapped_bytes"], json!(12 * MIB));
     let mut unknown = sharing(true);
-    unknown.surveys.iter_mut().filter_map(|record| record.survey.total.as_mut()).for_each(|of| of.sums.swapped = None);
+    unknown
+        .surveys
+        .iter_mut()
+        .filter_map(|record| record.survey.total.as_mut())
+        .for_each(|of| of.sums.figures.swapped = Quantity::unknown());
     assert_eq!(summary(&unknown)["swapped_bytes"], Value::Null);
     assert_eq!(summary(&sharing(false)), json!(null));
 }
@@ -369,13 +373,15 @@ fn memory_that_is_wholly_in_swap_is_in_the_summary() {
 /// The same, as if the surveys did not know what is in swap.
 fn without_swap(mut source: Made) -> Made {
     for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
-        target.by_mapping.retain(|found| found.sums.present > 0);
-        target.by_mapping.iter_mut().for_each(|found| found.sums.swapped = None);
-        let in_memory = target.by_block.iter().filter(|block| block.present > 0);
-        target.by_block = in_memory.map(|block| BlockSums { swapped: None, ..block }).collect();
+        target.by_mapping.retain(|found| found.sums.figures.present > 0);
+        target.by_mapping.iter_mut().for_each(|found| found.sums.figures.swapped = Quantity::unknown());
+        let in_memory = target.by_block.iter().filter(|block| block.pages.present > 0);
+        target.by_block = in_memory
+            .map(|block| BlockSums { pages: Figures { swapped: Quantity::unknown(), ..block.pages }, ..block })
+            .collect();
     }
     for region in source.rows.iter_mut().flat_map(|row| &mut row.target.regions) {
-        region.pages = region.pages.map(|pages| RegionPages { swapped: None, ..pages });
+        region.pages = region.pages.map(|pages| Figures { swapped: Quantity::unknown(), ..pages });
     }
     source
 }
@@ -413,8 +419,8 @@ fn resident_memory_without_permission_is_memory_and_second_views_are_not() {
     for record in &mut source.surveys {
         for target in &mut record.survey.targets {
             target.by_mapping[0].sums.mapped_again = 8 * MIB;
-            let sums = PageSums { present: 16 * MIB, ..PageSums::default() };
-            target.by_mapping.push(MappingSums { mapping: 1, sums });
+            let sums = PageSums::of(Figures { present: 16 * MIB, ..Figures::default() });
+            target.by_mapping.extend(MappingSums::new(1, &target.mappings, sums));
         }
     }
     let after = summary(&source);
@@ -434,7 +440,7 @@ fn a_second_view_under_another_name_has_a_row() {
         let start = mappings.last().unwrap().range.end() + (1 << 30);
         mappings.push(made::mapping(start, start + 8 * MIB, "/tmp/other-name"));
         let sums = PageSums { mapped_again: 8 * MIB, ..PageSums::default() };
-        target.by_mapping.push(MappingSums { mapping: mappings.len() as u32 - 1, sums });
+        target.by_mapping.extend(MappingSums::new(mappings.len() - 1, &mappings, sums));
         target.mappings = mappings.into();
     }
     let summary = json_of(Kind::Summary, &source, &Options::default());

@@ -171,7 +171,10 @@ fn little_evidence_is_said_first_and_gives_no_advice() {
     let mut dark = old(45);
     for record in &mut dark.surveys {
         let SurveySnapshot { targets, total, .. } = &mut record.survey;
-        targets.iter_mut().flat_map(|target| &mut target.by_mapping).for_each(|of| of.sums.unobservable = 40 * MIB);
+        targets
+            .iter_mut()
+            .flat_map(|target| &mut target.by_mapping)
+            .for_each(|of| of.sums.figures.unobservable = 40 * MIB);
         *total = None;
     }
     let dark = tune(&dark, &machine());

@@ -24,11 +24,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         "{:6.2} s: {:7.1} MiB present, {:7.1} touched, {:7.1} within 5 s, {:6.1} unknown, {:6.1} \
                          unobservable; {} clears, {:?} of CPU",
                         record.survey.time.as_secs_f64(),
-                        mib(total.present),
-                        mib(total.touched),
+                        mib(total.figures.present),
+                        mib(total.figures.touched),
                         mib(total.within[2]),
-                        mib(total.unknown),
-                        mib(total.unobservable),
+                        mib(total.figures.unknown),
+                        mib(total.figures.unobservable),
                         cost.clears,
                         record.cpu.unwrap_or_default(),
                     );

@@ -48,6 +48,7 @@ mod scheduling;
 mod schemes;
 mod session;
 mod shared;
+mod sight;
 mod source;
 mod stacks;
 mod surroundings;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use isotherm_core::{
     AttributeOptions, Attributes, Budget, Granularity, IntervalsGoal, PaceOptions, Start, SurveyInterval,
 };
+use isotherm_record::Sight;
 
 use crate::config::check_duration;
 use crate::properties::Properties;
+use crate::sight::Scene;
 use crate::{ConfigError, IntervalsChoice, SurveyChoice};
 
 /// The update interval of a run with surveys of processes, if none is asked for: processes and memory that are new are
@@ -22,6 +24,8 @@ const LEAST_SNAPSHOTS: u32 = 10;
 pub(crate) struct Capabilities {
     /// Its name.
     pub(crate) name: &'static str,
+    /// What it sees.
+    pub(crate) sight: fn(Scene) -> Sight,
     /// The smallest piece of memory that one answer speaks for.
     pub(crate) granularity: Granularity,
     /// Whether pages can be sampled.
@@ -155,6 +159,7 @@ impl Plan {
         check_duration(wishes.duration, attributes)?;
         let properties = Properties {
             probe: can.name.into(),
+            sight: (can.sight)(Scene { is_physical: wishes.is_physical, surveys: survey.is_some() }),
             granularity: can.granularity,
             attributes: Some(attributes),
             samples,
@@ -170,17 +175,21 @@ impl Plan {
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use super::*;
+    use crate::sight;
 
     const BPF: Capabilities = Capabilities {
         name: "bpf",
+        sight: sight::bpf,
         granularity: Granularity::Page,
         samples: true,
         surveys: true,
         is_paced: true,
         tunes: true,
     };
-    const DAMON: Capabilities = Capabilities { name: "damon", surveys: false, is_paced: false, tunes: false, ..BPF };
-    const REFS: Capabilities = Capabilities { name: "refs", granularity: Granularity::Mapping, samples: false, ..BPF };
+    const DAMON: Capabilities =
+        Capabilities { name: "damon", sight: sight::damon, surveys: false, is_paced: false, tunes: false, ..BPF };
+    const REFS: Capabilities =
+        Capabilities { name: "refs", sight: sight::refs, granularity: Granularity::Mapping, samples: false, ..BPF };
     const REFS_SAMPLES: Capabilities = Capabilities { samples: true, surveys: false, ..REFS };
     const SECOND: Duration = Duration::from_secs(1);
 

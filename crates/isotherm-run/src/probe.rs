@@ -8,14 +8,17 @@ use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 use isotherm_probes::damon::{self, DamonPaths, Scope};
 use isotherm_probes::idle::IdleProbe;
 use isotherm_probes::mapped::MappedProbe;
+use isotherm_record::Sight;
 
 use crate::error::chain;
 use crate::plan::Capabilities;
+use crate::sight::{self, Scene};
 use crate::{Notice, ProbeChoice, RunError, Severity, Targets};
 
 /// A probe that works here.
 pub(crate) struct OpenProbe {
     pub(crate) name: &'static str,
+    sight: fn(Scene) -> Sight,
     pub(crate) kind: ProbeKind,
     /// Finds before an action which pages were accessed since the last survey. `None` if page tables are read for that.
     pub(crate) look: Option<Box<dyn AccessProbe + Send>>,
@@ -66,7 +69,13 @@ impl OpenProbe {
                     Some(part) => Scope::operations_for(false, !part.is_whole()),
                 };
                 let tunes = damon::check_operations(&paths, operations)?.intervals_goal;
-                Ok(Self { name: "damon", kind: ProbeKind::Kernel { paths, tunes }, look: None, notice: None })
+                Ok(Self {
+                    name: "damon",
+                    sight: sight::damon,
+                    kind: ProbeKind::Kernel { paths, tunes },
+                    look: None,
+                    notice: None,
+                })
             }
         }
     }
@@ -100,34 +109,35 @@ impl OpenProbe {
 
     fn idle(probe: IdleProbe) -> Result<Self, RunError> {
         let look = Some(Box::new(probe.look()?) as Box<dyn AccessProbe + Send>);
-        Ok(Self { name: "idle", kind: ProbeKind::Monitor(Box::new(probe)), look, notice: None })
+        Ok(Self { name: "idle", sight: sight::idle, kind: ProbeKind::Monitor(Box::new(probe)), look, notice: None })
     }
 
     fn bpf(mut probe: BpfProbe, how: ProbeUse) -> Self {
         probe.set_shared_memory(how.shared.0, how.shared.1);
         probe.set_sweeps(how.sweeps.is_some());
         probe.set_sweep_rate(how.sweeps.unwrap_or(0.0));
-        Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
+        Self { name: "bpf", sight: sight::bpf, kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 
     /// Physical memory by page tables.
     fn mapped(mut probe: MappedProbe) -> Result<Self, RunError> {
         let text = probe.remark().map_err(|error| RunError::Space(error.into()))?;
         let notice = Some(Notice::new(Severity::Warning, &text));
-        Ok(Self { name: "bpf", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice })
+        Ok(Self { name: "bpf", sight: sight::bpf, kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice })
     }
 
     fn refs(how: ProbeUse) -> Self {
         let probe = RefsProbe::new().with_survey(how.by_mapping).with_most_pause(how.most_pause);
-        Self { name: "refs", kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
+        Self { name: "refs", sight: sight::refs, kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice: None }
     }
 
     /// What the probe can do.
     pub(crate) fn capabilities(&mut self) -> Capabilities {
-        let name = self.name;
+        let (name, sight) = (self.name, self.sight);
         match &mut self.kind {
             ProbeKind::Monitor(probe) => Capabilities {
                 name,
+                sight,
                 granularity: probe.granularity(),
                 samples: probe.has_samples(),
                 surveys: probe.survey().is_some() || probe.mapping_survey().is_some(),
@@ -136,7 +146,8 @@ impl OpenProbe {
             },
             ProbeKind::Kernel { tunes, .. } => {
                 let granularity = Granularity::Page;
-                Capabilities { name, granularity, samples: true, surveys: false, is_paced: false, tunes: *tunes }
+                let tunes = *tunes;
+                Capabilities { name, sight, granularity, samples: true, surveys: false, is_paced: false, tunes }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::{Attributes, Budget, Granularity};
-use isotherm_record::Header;
+use isotherm_record::{Header, Sight};
 
 /// The name in a header of intervals that adapt to the observed accesses.
 pub(crate) const AUTO: &str = "auto";
@@ -16,6 +16,8 @@ pub(crate) const FIXED: &str = "fixed";
 pub struct Properties {
     /// The name of the probe, such as `bpf`; `simulation`; or the name that a replayed recording has.
     pub probe: String,
+    /// What the probe sees.
+    pub sight: Sight,
     /// The smallest piece of memory that one answer of the probe is about.
     pub granularity: Granularity,
     /// The attributes that the run begins with; `None` if a replayed recording does not have them.
@@ -35,6 +37,7 @@ impl Properties {
     pub(crate) fn of_simulation(attributes: Attributes, samples: bool, surveys: bool) -> Self {
         Self {
             probe: "simulation".into(),
+            sight: Sight::default(),
             granularity: Granularity::Page,
             attributes: Some(attributes),
             samples,
@@ -62,6 +65,7 @@ impl Properties {
         });
         Self {
             probe: header.probe.clone(),
+            sight: header.sight.clone(),
             granularity,
             attributes: attributes.ok(),
             samples: true,

@@ -151,6 +151,7 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
     Header {
         isotherm_version: env!("CARGO_PKG_VERSION").into(),
         probe: properties.probe.clone(),
+        sight: properties.sight.clone(),
         granularity: match properties.granularity {
             Granularity::Page => "page".into(),
             Granularity::Mapping => "mapping".into(),
@@ -165,7 +166,6 @@ pub(crate) fn header(properties: &Properties, seed: u64) -> Header {
         intervals: properties.tunes_intervals.map(|tunes| if tunes { AUTO } else { FIXED }.into()),
         started_unix_ns: unix_ns(),
         host: isotherm_record::Host { id, boot_id, name, kernel, architecture, cpus, memory_bytes },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }

@@ -76,7 +76,12 @@ fn memory_that_samples_miss_is_found_to_the_page() {
     let found = monitor(SLOW, SECOND * 8, UNBOUNDED);
     for survey in &found.surveys[2..] {
         let total = survey.targets[0].total();
-        assert_eq!((total.present, total.touched, total.unknown), (259 * MIB, 3 * MIB, 0), "{:?}", survey.time);
+        assert_eq!(
+            (total.figures.present, total.figures.touched, total.figures.unknown),
+            (259 * MIB, 3 * MIB, 0),
+            "{:?}",
+            survey.time
+        );
     }
     let regions = &found.snapshot.targets[0].regions;
     let touched: u64 = regions.iter().filter_map(|region| region.pages).map(|pages| pages.touched).sum();
@@ -103,12 +108,12 @@ fn the_bound_on_clears_is_kept_and_the_rest_is_unknown_at_first() {
         assert!(survey.cost.clears <= 2 * 12_500, "{:?}", survey.cost);
     }
     let first = found.surveys[2].targets[0].total();
-    assert!(first.unknown > 128 * MIB, "{first:?}");
+    assert!(first.figures.unknown > 128 * MIB, "{first:?}");
     // The part that is cleared stands for the rest.
-    assert!(first.touched.abs_diff(256 * MIB) <= 13 * MIB, "{first:?}");
+    assert!(first.figures.touched.abs_diff(256 * MIB) <= 13 * MIB, "{first:?}");
     let last = found.surveys.last().unwrap().targets[0].total();
     // Samples at a fixed interval have a part of what may be cleared, so that it takes a while until all is known.
-    assert!(last.touched.abs_diff(256 * MIB) <= 13 * MIB && last.unknown <= 64 * MIB, "{last:?}");
+    assert!(last.figures.touched.abs_diff(256 * MIB) <= 13 * MIB && last.figures.unknown <= 64 * MIB, "{last:?}");
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn hot_memory_is_sampled_and_costs_a_sixteenth() {
     let hot = SLOW.replace(r#"area = "slow""#, r#"area = "cold""#);
     let found = monitor(&hot, SECOND * 12, UNBOUNDED);
     let last = found.surveys.last().unwrap();
-    assert_eq!(last.targets[0].total().touched, 256 * MIB);
+    assert_eq!(last.targets[0].total().figures.touched, 256 * MIB);
     assert_eq!(last.cost.clears, 65_536 / 16);
 }
 
@@ -147,11 +152,11 @@ touch = [{ area = "other", every = "100 ms", order = "sequential" }]
     assert!(last.time >= SECOND * 11, "{:?}", last.time);
     let total = last.targets[0].total();
     let [second, .., longest] = total.within;
-    assert_eq!((second, total.touched, longest), (16 * MIB, 16 * MIB, 80 * MIB));
+    assert_eq!((second, total.figures.touched, longest), (16 * MIB, 16 * MIB, 80 * MIB));
     // Of memory that was hot for several surveys, a random part stands for the whole: its end is seen in that part.
     let all = 80 * MIB - MIB / 4..=80 * MIB;
     assert!(total.within[2] == 16 * MIB && all.contains(&total.within[3]), "5 s and 10 s: {:?}", total.within);
-    assert_eq!(last.targets[0].by_block.iter().map(|block| u64::from(block.present)).sum::<u64>(), 80 * 256);
+    assert_eq!(last.targets[0].by_block.iter().map(|block| u64::from(block.pages.present)).sum::<u64>(), 80 * 256);
 }
 
 #[test]
@@ -189,7 +194,7 @@ touch = [{ area = "memory", every = "50 ms", order = { strided = 2 } }]
         assert!((1..=20).contains(&monitor.regions().count()), "{:?}", clock.now());
     }
     let total = monitor.sink().surveys.last().unwrap().targets[0].total();
-    assert_eq!((total.present, total.touched), (32 * MIB, 16 * MIB));
+    assert_eq!((total.figures.present, total.figures.touched), (32 * MIB, 16 * MIB));
 }
 
 #[test]

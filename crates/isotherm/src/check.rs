@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use isotherm_core::survey::PageSums;
-use isotherm_core::{chain, units};
+use isotherm_core::{Figures, chain, units};
 use isotherm_output::standard_output;
 use isotherm_record::{Condition, Ending, Examination, Missing, Punctuality, Recording, examine, missed_words};
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ fn quality(found: &Examination) -> String {
     match found.last_survey {
         None if found.snapshots == 0 => text.push_str("no snapshots, so there is nothing to report\n"),
         None => text.push_str("surveys: none, so working sets are estimates from samples\n"),
-        Some(PageSums { present, unknown, unobservable, .. }) => {
+        Some(PageSums { figures: Figures { present, unknown, unobservable, .. }, .. }) => {
             let share = |part: u64| units::percent(part as f64 / present.max(1) as f64);
             let _ = writeln!(
                 text,
@@ -191,9 +191,9 @@ fn as_json(found: &Examination) -> Value {
         "late_rounds": found.punctuality.late_rounds,
         "longest_gap_ns": nanoseconds(found.punctuality.longest_gap),
         "longest_gap_end_ns": nanoseconds(found.punctuality.gap_end),
-        "present_bytes": found.last_survey.map(|sums| sums.present),
-        "unknown_bytes": found.last_survey.map(|sums| sums.unknown),
-        "unobservable_bytes": found.last_survey.map(|sums| sums.unobservable),
+        "present_bytes": found.last_survey.map(|sums| sums.figures.present),
+        "unknown_bytes": found.last_survey.map(|sums| sums.figures.unknown),
+        "unobservable_bytes": found.last_survey.map(|sums| sums.figures.unobservable),
         "missing": missing.collect::<Vec<_>>(),
         "header_corrected": found.is_header_corrected,
         "error": found.error.as_ref().map(|error| chain(error)),

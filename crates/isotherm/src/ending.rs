@@ -77,7 +77,7 @@ impl Ending {
     /// If the last target has ended, the last survey may have read it while the kernel took its memory back.
     fn leave_out_exit(&mut self) {
         if let (Some((_, last)), Some((_, before))) = (&self.last_survey, &self.survey_before)
-            && last.present < before.present
+            && last.figures.present < before.figures.present
         {
             self.last_survey = self.survey_before.take();
         }
@@ -102,7 +102,7 @@ impl Ending {
         let survey = &record.survey;
         let sums = survey.sums();
         // A target that has ended leaves a survey without pages.
-        if sums.present > 0 {
+        if sums.figures.present > 0 {
             self.survey_before = self.last_survey.replace((survey.time, sums));
         }
         self.pacing.survey(survey.interval);
@@ -141,7 +141,7 @@ impl Ending {
             }
         };
         if let Some((_, sums)) = &self.last_survey {
-            line += &format!(", of {} resident at the end", units::bytes(sums.present));
+            line += &format!(", of {} resident at the end", units::bytes(sums.figures.present));
             if sums.kinds.lazily_freed > 0 {
                 line += &format!(" and {} freed lazily", units::bytes(sums.kinds.lazily_freed));
             }
@@ -155,19 +155,19 @@ impl Ending {
     /// The bytes that were idle for a while at the end. `None` if nobody has watched them for so long.
     fn idle(&self) -> Option<Estimate> {
         let (_, sums) = self.last_survey.as_ref()?;
-        let observable = sums.present.saturating_sub(sums.unobservable);
+        let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
         Some(self.in_use.within(IDLE)?.rest_of(observable))
     }
 
     fn not_seen(&self) -> String {
         let mut parts = match &self.last_survey {
             Some((_, sums)) => vec![
-                format!("{} unobservable", units::bytes(sums.unobservable)),
+                format!("{} unobservable", units::bytes(sums.figures.unobservable)),
                 match self.in_use.latest() {
                     Some((_, used)) if used.low < used.high => {
-                        format!("{} not known page by page", units::bytes(sums.unknown))
+                        format!("{} not known page by page", units::bytes(sums.figures.unknown))
                     }
-                    _ => format!("{} unknown", units::bytes(sums.unknown)),
+                    _ => format!("{} unknown", units::bytes(sums.figures.unknown)),
                 },
             ],
             None => vec![format!("{} unobservable", units::bytes(self.unobservable))],
@@ -185,8 +185,8 @@ impl Ending {
 mod tests {
     use std::sync::Arc;
 
-    use isotherm_core::PanelSnapshot;
     use isotherm_core::survey::{BlockList, MappingSums, SurveySnapshot, TargetSurvey, WINDOWS};
+    use isotherm_core::{Figures, PanelSnapshot, TargetSnapshot};
 
     use super::*;
     use crate::top::fixtures;
@@ -207,12 +207,10 @@ mod tests {
     fn with_surveys_the_lines_tell_what_was_touched_and_what_was_idle() {
         let mut ending = Ending::new(None);
         for nth in 0..12_u64 {
-            let mut sums = PageSums { present: 64 << 20, touched: 8 << 20, unknown: 4096, ..PageSums::default() };
+            let mut sums =
+                PageSums::of(Figures { present: 64 << 20, touched: 8 << 20, unknown: 4096, ..Figures::default() });
             sums.within = [16 << 20; WINDOWS.len()];
-            let id = fixtures::record(1, &[7]).snapshot.targets[0].id;
-            let by_mapping = vec![MappingSums { mapping: 0, sums }];
-            let by_block = BlockList::default();
-            let target = TargetSurvey { id, mappings: Arc::default(), by_mapping, by_block, by_node: Vec::new() };
+            let target = target(sums);
             let interval = Duration::from_secs(u64::from(nth > 0));
             let time = Duration::from_secs(nth);
             let survey = SurveySnapshot { time, interval, targets: vec![target], ..SurveySnapshot::default() };
@@ -233,7 +231,7 @@ mod tests {
             if nth % 4 == 0 {
                 let mut found = survey(nth, 2560 << 20);
                 let sums = &mut found.survey.targets[0].by_mapping[0].sums;
-                (sums.touched, sums.unknown) = (84 << 20, 1200 << 20);
+                (sums.figures.touched, sums.figures.unknown) = (84 << 20, 1200 << 20);
                 ending.event(&Event::Survey(Arc::new(found)));
             }
             let total = [Estimate { low: 240 << 20, value: 256 << 20, high: 270 << 20 }; WINDOWS.len()];
@@ -263,12 +261,15 @@ mod tests {
         assert!(line(EndReason::DurationOver).contains("of 167 MiB resident at the end"));
     }
 
+    fn target(sums: PageSums) -> TargetSurvey {
+        let TargetSnapshot { id, mappings, .. } = fixtures::record(1, &[7]).snapshot.targets[0].clone();
+        let by_mapping = vec![MappingSums::new(0, &mappings, sums).unwrap()];
+        TargetSurvey { id, mappings, by_mapping, by_block: BlockList::default(), by_node: Vec::new() }
+    }
+
     fn survey(nth: u64, present: u64) -> SurveyRecord {
-        let sums = PageSums { present, ..PageSums::default() };
-        let id = fixtures::record(1, &[7]).snapshot.targets[0].id;
-        let (mappings, by_block) = (Arc::default(), BlockList::default());
-        let by_mapping = vec![MappingSums { mapping: 0, sums }];
-        let target = TargetSurvey { id, mappings, by_mapping, by_block, by_node: Vec::new() };
+        let sums = PageSums::of(Figures { present, ..Figures::default() });
+        let target = target(sums);
         let (time, interval) = (Duration::from_secs(nth), Duration::from_secs(1));
         let survey = SurveySnapshot { time, interval, targets: vec![target], ..SurveySnapshot::default() };
         SurveyRecord { survey, ..SurveyRecord::default() }

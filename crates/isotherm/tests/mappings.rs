@@ -48,7 +48,7 @@ fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     let how = ["-q", "--probe", "bpf", "--survey", "1s", "--pid", &pid];
     let known = |recording: &Recording| {
         let totals = recording.surveys().map(|survey| survey.unwrap().survey.targets[0].total());
-        totals.filter(|total| total.unknown < 8 * MIB).last()
+        totals.filter(|total| total.figures.unknown < 8 * MIB).last()
     };
     let recording = std::thread::scope(|scope| {
         let _ended = Ended(&ended);
@@ -69,8 +69,8 @@ fn a_process_with_30_000_mappings_is_surveyed_to_the_page() {
     assert!((10..=1000).contains(&target.regions.len()), "{}", target.regions.len());
     let total = known(&recording).unwrap();
     let all = (MAPPINGS * PAGE) as u64;
-    assert!((all..all + 64 * MIB).contains(&total.present), "{total:?}");
-    assert!((all / 2..all / 2 + 32 * MIB).contains(&(total.touched + MIB)), "{total:?}");
+    assert!((all..all + 64 * MIB).contains(&total.figures.present), "{total:?}");
+    assert!((all / 2..all / 2 + 32 * MIB).contains(&(total.figures.touched + MIB)), "{total:?}");
 
     for kind in ["summary", "heatmap", "wss"] {
         let ran = place.run(&["report", kind, "a.rec"]);

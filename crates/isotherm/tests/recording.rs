@@ -127,9 +127,9 @@ fn physical_memory_is_surveyed_through_the_page_tables_of_all_processes() {
         let [target] = &survey.targets[..] else { panic!("{survey:?}") };
         assert_eq!(target.id, TargetId::PhysicalMemory);
         let total = target.total();
-        assert!(total.present <= isotherm_kernel::Host::read().memory_bytes);
-        (resident, touched) = (resident.max(total.present), touched.max(total.touched));
-        idle = idle.max(total.present.saturating_sub(total.within[0] + total.unobservable));
+        assert!(total.figures.present <= isotherm_kernel::Host::read().memory_bytes);
+        (resident, touched) = (resident.max(total.figures.present), touched.max(total.figures.touched));
+        idle = idle.max(total.figures.present.saturating_sub(total.within[0] + total.figures.unobservable));
     }
     // The workload has 16 MiB hot and 112 MiB cold. What else the machine does is not known.
     assert!(resident >= 128 << 20 && touched >= 15 << 20 && idle >= 100 << 20, "{resident} {touched} {idle}");

@@ -31,7 +31,7 @@ fn a_stopped_process_is_watched_and_its_memory_becomes_idle() {
     let mut record = place.isotherm(&["record", "-q", "--survey", "200ms", "--cpu-budget", "100%", "--pid", &pid]);
     let mut record = Kept(record.spawn().unwrap());
     let touched =
-        |of: &isotherm_record::SurveyRecord| of.survey.targets.iter().map(|of| of.total().touched).sum::<u64>();
+        |of: &isotherm_record::SurveyRecord| of.survey.targets.iter().map(|of| of.total().figures.touched).sum::<u64>();
     eventually("memory is in use", || surveys(&place).iter().skip(1).any(|survey| touched(survey) > 1 << 20));
     signal(&target.0, Signal::STOP);
     eventually("nothing is in use", || surveys(&place).last().is_some_and(|last| touched(last) == 0));
@@ -96,7 +96,8 @@ fn a_target_in_another_time_namespace_is_watched_as_any_other() {
         return isotherm_testing::skip(&ran.err);
     }
     assert_eq!(ran.status, 0, "{ran:?}");
-    let touched = |of: &isotherm_record::SurveyRecord| of.survey.targets.iter().map(|of| of.total().touched).max();
+    let touched =
+        |of: &isotherm_record::SurveyRecord| of.survey.targets.iter().map(|of| of.total().figures.touched).max();
     assert!(surveys(&place).iter().any(|survey| touched(survey) > Some(1 << 20)), "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     let last = recording.snapshots().last().unwrap().unwrap().snapshot.time;

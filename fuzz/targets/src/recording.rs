@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{BlockSums, MappingSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{
-    AddrRange, Frequency, Mapping, MemoryUse, Permissions, RegionPages, RegionSnapshot, Snapshot, SystemMemory,
+    AddrRange, Figures, Frequency, Mapping, MemoryUse, Permissions, Quantity, RegionSnapshot, Snapshot, SystemMemory,
     TargetId, TargetSnapshot,
 };
 use isotherm_record::{
@@ -170,7 +170,7 @@ fn record(path: &Path, beside: Beside) -> Result<(), isotherm_record::RecordErro
         let mut snapshot = snapshot(i);
         if surveys {
             snapshot.targets.iter_mut().flat_map(|target| &mut target.regions).for_each(|region| {
-                let pages = RegionPages { present: 4096, touched: 4096, swapped: Some(0), ..RegionPages::default() };
+                let pages = Figures { present: 4096, touched: 4096, ..Figures::default() };
                 (region.pages, region.frequency) = (Some(pages), Some(Frequency::new(3.0, Some(2.0))));
             });
         }
@@ -189,20 +189,20 @@ fn record(path: &Path, beside: Beside) -> Result<(), isotherm_record::RecordErro
 
 /// A survey with a snapshot.
 fn survey(snapshot: &Snapshot, infos: TargetInfos) -> SurveyRecord {
-    let sums = PageSums { present: 8192, touched: 4096, within: [4096; WINDOWS.len()], ..PageSums::default() };
+    let sums = PageSums {
+        figures: Figures { present: 8192, touched: 4096, ..Figures::default() },
+        within: [4096; WINDOWS.len()],
+        ..PageSums::default()
+    };
     let block = BlockSums {
-        present: 20,
-        touched: 3,
+        pages: Figures { present: 20, touched: 3, swapped: Quantity::exact(1), unobservable: 1, unknown: 1 },
         mean_idle: Some(Duration::from_secs(1)),
-        swapped: Some(1),
-        unobservable: Some(1),
-        unknown: Some(1),
         ..BlockSums::default()
     };
     let target = |target: &TargetSnapshot| TargetSurvey {
         id: target.id,
         mappings: Arc::clone(&target.mappings),
-        by_mapping: vec![MappingSums { mapping: 0, sums }],
+        by_mapping: MappingSums::new(0, &target.mappings, sums).into_iter().collect(),
         by_block: [block].into_iter().collect(),
         by_node: Vec::new(),
     };
@@ -232,12 +232,9 @@ fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 42,
-        budget: None,
-        intervals: None,
         started_unix_ns: 1 << 60,
         host,
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }
 

@@ -23,7 +23,6 @@ fn header() -> Header {
         min_regions: 10,
         max_regions: 1000,
         seed: 1,
-        budget: None,
         intervals: Some("auto".into()),
         started_unix_ns: START * 1_000_000,
         host: Host {
@@ -35,8 +34,7 @@ fn header() -> Header {
             cpus: 1,
             memory_bytes: 1 << 30,
         },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }
 

@@ -7,7 +7,7 @@ use rand::Rng;
 
 use super::parties::{FramesSeen, Parties};
 use super::{Monitor, MonitorError, SurveyWork};
-use crate::survey::{BLOCK_PAGES, BlockList, Credit, Learned, MappingSums, SurveySnapshot, TargetSurvey};
+use crate::survey::{BLOCK_PAGES, BlockList, Credit, Learned, MappingIndex, MappingSums, SurveySnapshot, TargetSurvey};
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink};
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
@@ -31,7 +31,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 };
                 // A mapping that has grown since the mappings were read counts as far as it is known.
                 read.limit_to(space.mappings[index].range);
-                indices.push(index as u32);
+                indices.extend(MappingIndex::new(index, &space.mappings));
                 true
             });
             found.interval = found.interval.max(self.mapping_histories.interval(space.id, now));
@@ -45,14 +45,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 by_node: Vec::new(),
             };
             let pages = |bytes: u64| bytes / PAGE_SIZE;
-            let present: u64 = read.iter().map(|read| pages(read.present)).sum();
-            let cleared: u64 = read.iter().map(|read| pages(read.accessed)).sum();
+            let present: u64 = read.iter().map(|read| pages(read.figures.present)).sum();
+            let cleared: u64 = read.iter().map(|read| pages(read.figures.touched)).sum();
             found.cost.reads += present;
             found.cost.clears += cleared;
             learned.present += present;
             blocks += 1 + present / BLOCK_PAGES as u64;
             found.targets.push(target);
-            let in_memory = read.iter().zip(sums).filter(|(read, _)| read.present > 0);
+            let in_memory = read.iter().zip(sums).filter(|(read, _)| read.figures.present > 0);
             let regions = in_memory.map(|(read, sums)| (read.range, sums)).collect();
             surveyed.push((space, regions));
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::survey::{
-    Begun, BlockFrames, ByNode, CountedOnce, HistoryUpdate, NodeSums, PageSums, PartySums, TargetSurvey, TotalSums,
-    Uncertain, Windows,
+    Accessed, Begun, BlockFrames, ByNode, CountedOnce, NodeSums, PageSums, PartUpdate, PartySums, TargetSurvey,
+    TotalSums, Windows,
 };
 use crate::{TargetId, TargetSpace};
 
@@ -17,18 +17,18 @@ pub(super) type FramesSeen = BTreeMap<Number, CountedOnce>;
 
 /// The sums of some targets. A page that several of them share counts for each.
 #[derive(Default)]
-struct Found {
+struct TargetSums {
     sums: PageSums,
     by_node: ByNode,
     /// The part of the sums that is estimated.
-    uncertain: Uncertain,
+    uncertain: Accessed,
     begun: Begun,
     targets: usize,
 }
 
-impl Found {
+impl TargetSums {
     fn add(&mut self, target: &TargetSurvey) {
-        self.sums.add(&target.total());
+        self.sums += target.total();
         self.by_node.add_all(&target.by_node);
         target.by_block.uncertain().iter().for_each(|uncertain| self.uncertain.add(uncertain));
         target.by_block.begun().into_iter().for_each(|begun| self.begun.add_target(begun));
@@ -44,7 +44,7 @@ pub(super) struct Parties {
     /// Which page frames were seen. A party without an entry has one target, or its frames are not known.
     once: FramesSeen,
     /// What was found in targets that have ended since they were read.
-    ended: BTreeMap<Number, Found>,
+    ended: BTreeMap<Number, TargetSums>,
 }
 
 /// What a survey has added up.
@@ -107,13 +107,13 @@ impl Parties {
     pub(super) fn add_frames(
         &mut self,
         space: &TargetSpace,
-        update: &HistoryUpdate,
+        part: &PartUpdate,
         windows: &Windows,
         frames: &BlockFrames<'_>,
     ) {
         for party in self.of(space.id) {
             if let Some(once) = self.once.get_mut(&party) {
-                update.count_once(once, windows, frames, &space.mappings);
+                part.count_once(once, windows, frames, &space.mappings);
             }
         }
     }
@@ -149,7 +149,7 @@ impl Parties {
                 None if found.targets > 1 => (None, Vec::new()),
                 None => (Some(TotalSums { sums: found.sums, shared: 0 }), by_node),
             };
-            let again = total.map_or(0, |total| found.sums.present.saturating_sub(total.sums.present));
+            let again = total.map_or(0, |total| found.sums.figures.present.saturating_sub(total.sums.figures.present));
             added.counted_again.insert(party, again);
             match party {
                 Some(party) => added.by_party.push(PartySums { party, total, by_node }),

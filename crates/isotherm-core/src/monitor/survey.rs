@@ -10,7 +10,7 @@ use super::parties::{Added, Parties};
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::survey::{
     BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, Credit, HistoryUpdate, Learned, PageHistory,
-    SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey, Windows,
+    PartUpdate, SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey, Windows,
 };
 use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
 
@@ -49,17 +49,34 @@ pub(super) struct Pass {
 /// A target that is being read.
 struct Reading {
     space: TargetSpace,
-    update: HistoryUpdate,
-    /// The windows of `update`.
+    stage: Stage,
+    /// The windows of the survey.
     windows: Windows,
     /// How many pages it had at the survey before.
     before: u64,
-    /// Where the next part begins. `None` if the target was read to its end.
-    from: Option<u64>,
-    /// The pages of the part under way that are still to be cleared.
-    chosen: Vec<ClearPages>,
-    /// Whether there is a part under way: it was read, and has not ended.
-    has_part: bool,
+}
+
+/// How far a target was read.
+enum Stage {
+    /// The part that begins here is read next.
+    Between(HistoryUpdate, u64),
+    /// A part was read, and these pages of it are still to be cleared.
+    Part(PartUpdate, Vec<ClearPages>, Next),
+    /// The target was read to its end.
+    Read(HistoryUpdate),
+}
+
+/// Where the part after the one under way begins. `None` if that is the last one.
+type Next = Option<u64>;
+
+impl Stage {
+    /// After a part.
+    fn after(update: HistoryUpdate, next: Next) -> Self {
+        match next {
+            Some(from) => Self::Between(update, from),
+            None => Self::Read(update),
+        }
+    }
 }
 
 /// What is left to do in this part of a survey, as a number of blocks to read. Clearing counts in proportion to the
@@ -208,18 +225,20 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             }
         };
         while !left.is_over() {
-            let Some(mut reading) = pass.reading.take().or_else(|| self.next_target(&mut pass, now)) else { break };
-            if reading.has_part {
-                self.clear_part(&mut pass, &mut reading, &mut left)?;
-            } else if let Some(from) = reading.from {
-                self.read_part(&mut pass, &mut reading, from, &mut left)?;
-            }
+            let Some(reading) = pass.reading.take().or_else(|| self.next_target(&mut pass, now)) else { break };
+            let Reading { space, stage, windows, before } = reading;
+            let stage = match stage {
+                Stage::Between(update, from) => {
+                    self.read_part(&mut pass, &mut left, (&space, &windows), update, from)?
+                }
+                Stage::Part(part, chosen, next) => self.clear_part(&mut pass, &mut left, &space, part, chosen, next)?,
+                Stage::Read(update) => Stage::Read(update),
+            };
             left.spent(self.cpu_since(began));
-            if reading.has_part || reading.from.is_some() {
-                pass.reading = Some(reading);
+            let Stage::Read(update) = stage else {
+                pass.reading = Some(Reading { space, stage, windows, before });
                 continue;
-            }
-            let Reading { space, update, before, .. } = reading;
+            };
             let knows_swap = self.probe.survey().is_some_and(|survey| survey.knows_swap());
             let (history, mut found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
             let mut views = Vec::new();
@@ -315,83 +334,82 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let is_at_rest = rest.is_some() && rest == history.rest.or_else(of_start);
         let update = history.update(now).with_panel(panel).with_rest(rest, is_at_rest);
         let windows = Windows::new(update.history());
-        Some(Reading { space, update, windows, before, from: Some(0), chosen: Vec::new(), has_part: false })
+        Some(Reading { space, stage: Stage::Between(update, 0), windows, before })
     }
 
-    /// Reads the next part of a target, and chooses what to clear of it.
+    /// Reads the part of a target that begins at `from`, and chooses what to clear of it.
     fn read_part(
         &mut self,
         pass: &mut Pass,
-        reading: &mut Reading,
-        from: u64,
         left: &mut Left,
-    ) -> Result<(), MonitorError> {
-        reading.from = None;
-        let rest = self.probe.activity().and_then(|activity| activity.rest(reading.space.id));
-        let is_at_rest = reading.update.rests(rest);
-        let Some(survey) = self.probe.survey() else { return Ok(()) };
+        (space, windows): (&TargetSpace, &Windows),
+        mut update: HistoryUpdate,
+        from: u64,
+    ) -> Result<Stage, MonitorError> {
+        let rest = self.probe.activity().and_then(|activity| activity.rest(space.id));
+        let is_at_rest = update.rests(rest);
+        let Some(survey) = self.probe.survey() else { return Ok(Stage::Read(update)) };
         if is_at_rest {
-            survey.rests(reading.space.id);
+            survey.rests(space.id);
         }
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.clear();
         let part = SurveyPart { from, most: left.piece() };
-        let rest_of = survey.read(&reading.space, part, &mut blocks).map_err(MonitorError::Probe)?;
-        reading.update.take(&blocks);
-        let mut place = |placed| reading.update.place(placed);
-        survey.nodes(reading.space.id, &mut place).map_err(MonitorError::Probe)?;
+        let rest_of = survey.read(space, part, &mut blocks).map_err(MonitorError::Probe)?;
+        let mut taken = update.take(&blocks);
+        survey.nodes(space.id, &mut |placed| taken.place(placed)).map_err(MonitorError::Probe)?;
         pass.cost.reads += blocks.iter().map(|block| block.present.count() as u64).sum::<u64>();
-        if pass.parties.counts(reading.space.id) {
-            let Reading { update, windows, space, .. } = &*reading;
-            let mut add = |frames: BlockFrames<'_>| pass.parties.add_frames(space, update, windows, &frames);
-            if !survey.frames(reading.space.id, &mut add).map_err(MonitorError::Probe)? {
+        if pass.parties.counts(space.id) {
+            let mut add = |frames: BlockFrames<'_>| pass.parties.add_frames(space, &taken, windows, &frames);
+            if !survey.frames(space.id, &mut add).map_err(MonitorError::Probe)? {
                 pass.parties.forget_frames();
             }
         }
         // What may be cleared is shared out by what there may be to clear. What one part leaves is for the next.
-        let (here, later) = reading.update.clears_wanted(rest_of.blocks);
+        let (here, later) = taken.clears_wanted(rest_of.blocks);
         let of_survey = here / (here + later + pass.wanted_waiting).max(1.0);
-        left.read(blocks.len() + if from == 0 { MORE_BLOCKS } else { 0 });
+        let count = blocks.len();
+        self.blocks = blocks;
+        left.read(count + if from == 0 { MORE_BLOCKS } else { 0 });
         if is_at_rest {
             // There is nothing to clear.
-            reading.update.end_part(&reading.space.mappings);
-            reading.from = rest_of.from;
-            self.blocks = blocks;
-            return Ok(());
+            return Ok(Stage::after(taken.end(&space.mappings), rest_of.from));
         }
         // A survey that has to read more at once than it was asked for may clear as much more, in later parts.
-        let more = (blocks.len() as f64 / part.most as f64).max(1.0);
-        let clears = (pass.clears * of_survey).min(left.clears(blocks.len()) * more);
+        let more = (count as f64 / part.most as f64).max(1.0);
+        let clears = (pass.clears * of_survey).min(left.clears(count) * more);
         let (again, unknown) = (pass.credit.again * of_survey, pass.credit.unknown * of_survey);
-        let chosen = reading.update.choose(ClearLimits { again, unknown, clears }, &mut self.rng);
+        let chosen = taken.choose(ClearLimits { again, unknown, clears }, &mut self.rng);
         pass.credit.again -= chosen.again;
         pass.credit.unknown -= chosen.unknown;
         pass.clears -= chosen.clears;
         pass.learned.set_again += chosen.set_again;
-        (reading.from, reading.chosen, reading.has_part) = (rest_of.from, chosen.blocks, true);
-        self.blocks = blocks;
         // The survey clears some pages by itself: at once, when it has just read them.
-        self.clear_part(pass, reading, left)
+        self.clear_part(pass, left, space, taken, chosen.blocks, rest_of.from)
     }
 
     /// Clears what was chosen of the part under way, as much as this step may. If nothing is left, ends the part.
-    fn clear_part(&mut self, pass: &mut Pass, reading: &mut Reading, left: &mut Left) -> Result<(), MonitorError> {
-        let rest = reading.chosen.split_off(left.clear(&reading.chosen));
-        let mut chosen = std::mem::replace(&mut reading.chosen, rest);
-        self.look_among(reading.space.id, &chosen)?;
+    fn clear_part(
+        &mut self,
+        pass: &mut Pass,
+        left: &mut Left,
+        space: &TargetSpace,
+        mut part: PartUpdate,
+        mut chosen: Vec<ClearPages>,
+        next: Next,
+    ) -> Result<Stage, MonitorError> {
+        let rest = chosen.split_off(left.clear(&chosen));
+        self.look_among(space.id, &chosen)?;
         let seen: Vec<u64> = chosen.iter().map(|block| block.start).collect();
-        let Some(survey) = self.probe.survey() else {
-            reading.has_part = false;
-            return Ok(());
-        };
-        pass.cost.clears += survey.clear(reading.space.id, &mut chosen).map_err(MonitorError::Probe)?;
-        self.panel.surveyed(reading.space.id, &chosen, &seen);
-        reading.update.note_cleared(&chosen);
-        if reading.chosen.is_empty() {
-            reading.update.end_part(&reading.space.mappings);
-            reading.has_part = false;
+        if let Some(survey) = self.probe.survey() {
+            pass.cost.clears += survey.clear(space.id, &mut chosen).map_err(MonitorError::Probe)?;
+            self.panel.surveyed(space.id, &chosen, &seen);
+            part.note_cleared(&chosen);
         }
-        Ok(())
+        Ok(match rest.is_empty() {
+            true => Stage::after(part.end(&space.mappings), next),
+            false => Stage::Part(part, rest, next),
+        })
     }
 
     /// Ends the survey: adds up what it has found in each target, plans the next one, and draws the regions anew.
@@ -427,7 +445,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let left_out = left_out.map(Arc::from);
         let found = SurveySnapshot { time: now, interval, cost, targets, total, by_node, by_party, left_out };
         let sums = found.sums();
-        self.panel.stand_by(!interval.is_zero() && sums.unknown.saturating_mul(KNOWN) <= sums.present);
+        self.panel.stand_by(!interval.is_zero() && sums.figures.unknown.saturating_mul(KNOWN) <= sums.figures.present);
         Ok(found)
     }
 

@@ -43,7 +43,7 @@ pub use snapshot::{MappingPanel, PanelSnapshot, TargetPanel};
 use crate::survey::{BLOCK_SIZE, ClearPages, LONGEST_WINDOW, PageHistory, SurveySettings, WINDOWS};
 use crate::{AtRest, PAGE_SIZE, PageLook, Sample, TargetId, TargetSpace};
 use draw::{Drawn, MOST_ABSENT};
-use estimate::{COUNT, Watched, Seen};
+use estimate::{COUNT, Seen, Watched};
 use kin::Kin;
 use member::{RARELY, Tick};
 use places::Part;

@@ -5,7 +5,7 @@
 //! of it, whether they were accessed or not.
 
 use super::EACH;
-use super::estimate::{COUNT, Watched, Seen};
+use super::estimate::{COUNT, Seen, Watched};
 use super::member::{Member, Tick};
 use super::places::Part;
 use crate::survey::BLOCK_PAGES;

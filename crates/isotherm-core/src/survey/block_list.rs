@@ -6,31 +6,23 @@ use std::time::Duration;
 
 use super::PageHistory;
 use super::block::Block;
-use super::estimate::{Pages, Uncertain};
+use super::estimate::{Accessed, Pages};
 use super::tally::BlockCounter;
 use super::windows::Begun;
+use crate::Figures;
 
 /// The sums of one block of 2 MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockSums {
     /// The first address of the block.
     pub start: u64,
-    /// The number of present pages.
-    pub present: u16,
-    /// The number of pages accessed since the survey before.
-    pub touched: u16,
+    /// What is known of its pages.
+    pub pages: Figures<u16>,
     /// For how long the page that was accessed last has been idle.
     pub idle: Duration,
     /// For how long its pages have been idle on the mean, those for which that is known. `None` if it is known for
     /// none, or if only [`idle`](Self::idle) is known of the block.
     pub mean_idle: Option<Duration>,
-    /// The number of absent pages that are in swap. `None` if the survey does not know.
-    pub swapped: Option<u16>,
-    /// The number of present pages that cannot be observed. `None` if that is not known.
-    pub unobservable: Option<u16>,
-    /// The number of present pages whose accesses since the survey before are not known, as in
-    /// [`PageSums::unknown`](super::PageSums::unknown). `None` if that is not known either.
-    pub unknown: Option<u16>,
 }
 
 /// The sums of the blocks of a target, in the order of addresses.
@@ -70,7 +62,7 @@ impl BlockList {
     }
 
     /// What is estimated of the target. `None` if that is not known.
-    pub(crate) fn uncertain(&self) -> Option<Uncertain> {
+    pub(crate) fn uncertain(&self) -> Option<Accessed> {
         match &self.0 {
             Source::Sums(_) => None,
             Source::Survey { total, .. } => Some(total.uncertain(total)),
@@ -97,13 +89,16 @@ impl BlockList {
                 let counts = block.counts();
                 BlockSums {
                     start: block.start,
-                    present: counts.present as u16,
-                    touched: counter.touched(block, total),
+                    pages: Figures {
+                        present: counts.present as u16,
+                        touched: counter.touched(block, total),
+                        unobservable: counts.unobservable as u16,
+                        unknown: counts.unknown as u16,
+                        ..Figures::unknown()
+                    }
+                    .with_swapped(history.knows_swap.then_some(counts.swapped as u16)),
                     idle: counter.idle(block),
                     mean_idle: counter.mean_idle(block),
-                    swapped: history.knows_swap.then_some(counts.swapped as u16),
-                    unobservable: Some(counts.unobservable as u16),
-                    unknown: Some(counts.unknown as u16),
                 }
             })
         });

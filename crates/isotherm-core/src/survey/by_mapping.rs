@@ -5,23 +5,18 @@ use std::time::Duration;
 
 use super::windows::LONGEST_WINDOW;
 use super::{Kinds, PageSums, WINDOWS};
-use crate::{AddrRange, BoxError, TargetId, TargetSpace};
+use crate::{AddrRange, BoxError, Figures, TargetId, TargetSpace};
 
 /// What a survey has read of a mapping, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingRead {
     /// The addresses of the mapping.
     pub range: AddrRange,
-    /// Bytes in memory.
-    pub present: u64,
-    /// Bytes that were accessed since they were cleared, or since they were mapped if they were never cleared.
-    pub accessed: u64,
-    /// Present bytes that cannot be observed.
-    pub unobservable: u64,
+    /// What is known of it. The touched bytes are those that were accessed since they were cleared, or since they were
+    /// mapped if they were never cleared.
+    pub figures: Figures,
     /// Bytes in memory that count in another mapping, as [`PageSums::mapped_again`].
     pub mapped_again: u64,
-    /// Bytes in swap. `None` if that is not known.
-    pub swapped: Option<u64>,
     /// Bytes by kind.
     pub kinds: Kinds,
 }
@@ -30,11 +25,8 @@ impl MappingRead {
     /// Limits the bytes to those of `range`, which begins at the same address.
     pub(crate) fn limit_to(&mut self, range: AddrRange) {
         self.range = range;
-        for bytes in [&mut self.present, &mut self.accessed, &mut self.unobservable, &mut self.mapped_again] {
-            *bytes = range.size().min(*bytes);
-        }
-        let absent = range.size() - self.present;
-        self.swapped = self.swapped.map(|bytes| bytes.min(absent));
+        self.figures = self.figures.limited_to(range.size());
+        self.mapped_again = self.mapped_again.min(range.size());
     }
 }
 
@@ -97,21 +89,15 @@ impl MappingHistories {
         let mut before = std::mem::take(&mut history.touched);
         let mut sums = Vec::with_capacity(read.len());
         for mapping in read {
+            let MappingRead { range, figures, mapped_again, kinds } = *mapping;
+            let found = PageSums { kinds, mapped_again, ..PageSums::of(figures) };
             let Some(began) = history.last else {
-                let unknown = mapping.accessed;
-                sums.push(PageSums {
-                    present: mapping.present,
-                    unobservable: mapping.unobservable,
-                    unknown,
-                    swapped: mapping.swapped,
-                    kinds: mapping.kinds,
-                    mapped_again: mapping.mapped_again,
-                    ..PageSums::default()
-                });
+                let figures = Figures { touched: 0, unknown: figures.touched, ..figures };
+                sums.push(PageSums { figures, ..found });
                 continue;
             };
-            let mut intervals = before.remove(&mapping.range.start()).unwrap_or_default();
-            intervals.push_front(Touched { began, bytes: mapping.accessed });
+            let mut intervals = before.remove(&range.start()).unwrap_or_default();
+            intervals.push_front(Touched { began, bytes: figures.touched });
             let longest = now.saturating_sub(LONGEST_WINDOW);
             let kept = intervals.iter().take_while(|interval| interval.began >= longest).count().max(1);
             intervals.truncate(kept);
@@ -119,19 +105,10 @@ impl MappingHistories {
                 let inside =
                     intervals.iter().take_while(|interval| interval.began + SLACK >= now.saturating_sub(window));
                 let most = inside.map(|interval| interval.bytes).max().unwrap_or_default();
-                most.max(mapping.accessed).min(mapping.present)
+                most.max(figures.touched).min(figures.present)
             };
-            sums.push(PageSums {
-                present: mapping.present,
-                touched: mapping.accessed,
-                unobservable: mapping.unobservable,
-                unknown: 0,
-                swapped: mapping.swapped,
-                kinds: mapping.kinds,
-                mapped_again: mapping.mapped_again,
-                within: WINDOWS.map(within),
-            });
-            history.touched.insert(mapping.range.start(), intervals);
+            sums.push(PageSums { within: WINDOWS.map(within), ..found });
+            history.touched.insert(range.start(), intervals);
         }
         history.last = Some(now);
         sums
@@ -153,18 +130,18 @@ mod tests {
         let mut histories = MappingHistories::default();
         let mut survey = |at: u32, accessed: u64| {
             let range = AddrRange::new(0x1000, 0x10_0000).unwrap();
-            let (unobservable, mapped_again, swapped, kinds) = (0, 0, None, Kinds::default());
-            let read = MappingRead { range, present: 100, accessed, unobservable, mapped_again, swapped, kinds };
+            let figures = Figures { present: 100, touched: accessed, ..Figures::default() };
+            let read = MappingRead { range, figures, mapped_again: 0, kinds: Kinds::default() };
             histories.take(id, &[read], second * at)[0]
         };
         let first = survey(0, 80);
-        assert_eq!((first.unknown, first.touched, first.within), (80, 0, [0; WINDOWS.len()]));
+        assert_eq!((first.figures.unknown, first.figures.touched, first.within), (80, 0, [0; WINDOWS.len()]));
         assert_eq!(survey(1, 50).within, [50; WINDOWS.len()]);
         for at in 2..4 {
             survey(at, 10);
         }
         let last = survey(4, 20);
         // Within 1, 2 and 5 s.
-        assert_eq!((last.touched, last.unknown, &last.within[..3]), (20, 0, &[20, 20, 50][..]));
+        assert_eq!((last.figures.touched, last.figures.unknown, &last.within[..3]), (20, 0, &[20, 20, 50][..]));
     }
 }

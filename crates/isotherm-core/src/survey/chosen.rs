@@ -3,7 +3,7 @@
 use rand::{Rng, RngExt};
 
 use super::block::{HOT_SHARE, Wanted};
-use super::{ClearPages, HistoryUpdate, PageBits};
+use super::{ClearPages, PageBits, PartUpdate};
 
 /// How many pages may be cleared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,8 +32,8 @@ pub struct Chosen {
     pub set_again: f64,
 }
 
-impl HistoryUpdate {
-    /// Chooses pages of the part under way to clear, within `limits`: pages with an unknown past as far as there is a
+impl PartUpdate {
+    /// Chooses pages of the part to clear, within `limits`: pages with an unknown past as far as there is a
     /// limit for them, then those of the panel, and others last.
     /// Blocks that are known to be mostly idle come first, as their pages are hardly accessed again. The pages that the
     /// limits leave out are chosen at random, so that the cleared ones are representative.
@@ -43,7 +43,7 @@ impl HistoryUpdate {
     /// survey, until the block is hot.
     pub fn choose(&self, limits: ClearLimits, rng: &mut impl Rng) -> Chosen {
         let (ClearLimits { again: most, unknown: most_unknown, clears }, panel) = (limits, self.history().panel);
-        let blocks = &self.part;
+        let blocks = self.blocks();
         let mut wanted: Vec<Wanted> = blocks.iter().map(|block| self.block(block).wanted(rng)).collect();
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         shuffle(&mut order, rng);
@@ -143,10 +143,9 @@ mod tests {
         let mut history = PageHistory::since(Some(Duration::ZERO));
         history.take(&idle.collect::<Vec<_>>(), Duration::from_secs(1));
         history.take(&found, Duration::from_secs(2));
-        let mut update = Arc::new(history).update(Duration::from_secs(3));
-        update.take(&found);
+        let part = Arc::new(history).update(Duration::from_secs(3)).take(&found);
         let limits = ClearLimits { again: 1024.0, unknown: 0.0, clears: f64::INFINITY };
-        let chosen = update.choose(limits, &mut Pcg64Mcg::seed_from_u64(1));
+        let chosen = part.choose(limits, &mut Pcg64Mcg::seed_from_u64(1));
         chosen.blocks.iter().map(|block| block.pages.count()).sum()
     }
 
@@ -172,16 +171,15 @@ mod tests {
                 accessed: *accessed,
                 ..BlockPages::default()
             };
-            let mut update = Arc::clone(&history).update(Duration::from_secs(nth));
-            update.take(&accessed.iter().enumerate().map(block).collect::<Vec<_>>());
+            let update = Arc::clone(&history).update(Duration::from_secs(nth));
+            let mut part = update.take(&accessed.iter().enumerate().map(block).collect::<Vec<_>>());
             let limits = ClearLimits { again: 1500.0, unknown: 1500.0, clears: f64::INFINITY };
-            let chosen = update.choose(limits, &mut rng);
+            let chosen = part.choose(limits, &mut rng);
             for block in &chosen.blocks {
                 accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
             }
-            update.note_cleared(&chosen.blocks);
-            update.end_part(&[]);
-            history = Arc::new(update.finish(Duration::from_secs(nth)));
+            part.note_cleared(&chosen.blocks);
+            history = Arc::new(part.end(&[]).finish(Duration::from_secs(nth)));
         }
         assert_eq!(history.pages_in(all).unknown, 0);
     }
@@ -197,15 +195,13 @@ mod tests {
         let mut observed = Vec::new();
         // The pages are accessed all the time. They are on no reclaim list during the first surveys.
         for nth in 0..100 {
-            let mut update = Arc::clone(&history).update(Duration::from_secs(nth));
-            update.take(&found);
-            let mut cleared = update.choose(limits, &mut rng).blocks;
+            let mut part = Arc::clone(&history).update(Duration::from_secs(nth)).take(&found);
+            let mut cleared = part.choose(limits, &mut rng).blocks;
             if nth < MOVED {
                 cleared.iter_mut().for_each(|block| std::mem::swap(&mut block.pages, &mut block.unobservable));
             }
-            update.note_cleared(&cleared);
-            update.end_part(&[]);
-            history = Arc::new(update.finish(Duration::from_secs(nth)));
+            part.note_cleared(&cleared);
+            history = Arc::new(part.end(&[]).finish(Duration::from_secs(nth)));
             let pages = history.pages_in(all);
             observed.push((pages.unobservable / PAGE_SIZE, pages.touched / PAGE_SIZE));
         }

@@ -11,7 +11,8 @@ use super::chunk::Chunk;
 use super::counts::Counts;
 use super::memo::Memo;
 use super::panel::Panel;
-use super::{BLOCK_SIZE, BlockPages, ClearPages, PageBits, RegionPages};
+use super::{BLOCK_SIZE, BlockPages, ClearPages, PageBits};
+use crate::Figures;
 use crate::{AddrRange, AtRest, PAGE_SIZE};
 
 /// The least share of pages with an unknown past that is expected to be accessed again. What was cleared so far says no
@@ -58,9 +59,7 @@ impl PageHistory {
 
     /// Takes in what the survey at `now` has read: all blocks with present or swapped pages, in the order of addresses.
     pub fn take(&mut self, found: &[BlockPages], now: Duration) {
-        let mut update = Arc::new(std::mem::take(self)).update(now);
-        update.take(found);
-        *self = update.finish(now);
+        *self = Arc::new(std::mem::take(self)).update(now).take(found).end(&[]).finish(now);
     }
 
     /// Notes which pages the survey has cleared.
@@ -192,13 +191,13 @@ impl PageHistory {
     }
 
     /// What the last survey found in `range`.
-    pub fn pages_in(&self, range: AddrRange) -> RegionPages {
+    pub fn pages_in(&self, range: AddrRange) -> Figures {
         self.pages(&self.counts_below(range.end()), &self.counts_below(range.start()))
     }
 
     /// The same, and the mean idle time of the pages whose last access is known, at least: the time since the survey
     /// that has found that access. `None` if there are none.
-    pub(crate) fn pages_and_idle(&self, range: AddrRange) -> (RegionPages, Option<Duration>) {
+    pub(crate) fn pages_and_idle(&self, range: AddrRange) -> (Figures, Option<Duration>) {
         let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
         let exact = to.exact - from.exact;
         let idle = (exact > 0).then(|| {
@@ -210,14 +209,16 @@ impl PageHistory {
         (self.pages(&to, &from), idle)
     }
 
-    fn pages(&self, to: &Counts, from: &Counts) -> RegionPages {
-        RegionPages {
-            present: (to.present - from.present) * PAGE_SIZE,
-            touched: ((to.touched - from.touched).max(0.0) * PAGE_SIZE as f64).round() as u64,
-            unobservable: (to.unobservable - from.unobservable) * PAGE_SIZE,
-            unknown: (to.unknown - from.unknown) * PAGE_SIZE,
-            swapped: self.knows_swap.then(|| (to.swapped - from.swapped) * PAGE_SIZE),
-        }
+    fn pages(&self, to: &Counts, from: &Counts) -> Figures {
+        let touched = ((to.touched - from.touched).max(0.0) * PAGE_SIZE as f64).round() as u64;
+        let pages = Figures {
+            present: to.present - from.present,
+            unobservable: to.unobservable - from.unobservable,
+            unknown: to.unknown - from.unknown,
+            swapped: self.knows_swap.then(|| to.swapped - from.swapped).into(),
+            ..Figures::unknown()
+        };
+        Figures { touched, ..pages.map(|pages| pages * PAGE_SIZE) }
     }
 
     /// How many present pages the last survey found in `range`.
@@ -384,7 +385,7 @@ mod tests {
     fn counts(history: &Arc<PageHistory>) -> [u64; 3] {
         let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
         let total = Arc::clone(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
-        [total.touched, total.unknown, total.within[2]].map(|bytes| bytes / PAGE_SIZE)
+        [total.figures.touched, total.figures.unknown, total.within[2]].map(|bytes| bytes / PAGE_SIZE)
     }
 
     #[test]
@@ -393,11 +394,9 @@ mod tests {
         let mut history = Arc::new(PageHistory::default());
         let mut survey = |second, accessed, is_at_rest, cleared: PageBits| {
             let update = Arc::clone(&history).update(Duration::from_secs(second));
-            let mut update = update.with_rest(Some(AtRest(second)), is_at_rest);
-            update.take(&[found(accessed)]);
-            update.note_cleared(&[ClearPages { pages: cleared, ..ClearPages::default() }]);
-            update.end_part(&[]);
-            history = Arc::new(update.finish(Duration::from_secs(second)));
+            let mut part = update.with_rest(Some(AtRest(second)), is_at_rest).take(&[found(accessed)]);
+            part.note_cleared(&[ClearPages { pages: cleared, ..ClearPages::default() }]);
+            history = Arc::new(part.end(&[]).finish(Duration::from_secs(second)));
             counts(&history)
         };
         let (all, quarter) = (PageBits::ALL, PageBits::of(0..128));
@@ -415,9 +414,8 @@ mod tests {
     #[test]
     fn the_memory_of_a_target_that_has_not_run_since_the_start_was_not_accessed() {
         let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
-        let mut update = Arc::new(PageHistory::default()).update(Duration::from_secs(60)).with_rest(None, true);
-        update.take(&[found]);
-        update.end_part(&[]);
+        let update = Arc::new(PageHistory::default()).update(Duration::from_secs(60)).with_rest(None, true);
+        let update = update.take(&[found]).end(&[]);
         assert_eq!(counts(&Arc::new(update.finish(Duration::from_secs(60)))), [0, 0, 0]);
     }
 
@@ -430,24 +428,27 @@ mod tests {
             BlockPages { start: 2 * BLOCK_SIZE, swapped: PageBits::of(5..512), ..BlockPages::default() },
         ];
         let survey = |knows_swap| {
-            let mut update = Arc::new(PageHistory::default()).update(Duration::ZERO);
-            update.take(&blocks);
-            update.end_part(&mappings);
+            let update = Arc::new(PageHistory::default()).update(Duration::ZERO);
+            let update = update.take(&blocks).end(&mappings);
             update.finish_with_sums(Duration::ZERO, (TargetId::PhysicalMemory, &mappings), knows_swap)
         };
         let (history, found) = survey(true);
         let pages = |bytes: u64| bytes / PAGE_SIZE;
-        let sums = found.by_mapping.iter().map(|of| (pages(of.sums.present), of.sums.swapped.map(pages)));
+        let sums = found
+            .by_mapping
+            .iter()
+            .map(|of| (pages(of.sums.figures.present), of.sums.figures.swapped.map(pages).known()));
         assert_eq!(sums.collect::<Vec<_>>(), [(500, Some(10)), (0, Some(507))]);
-        assert_eq!(history.pages_in(range(1, 3)).swapped.map(pages), Some(507));
+        assert_eq!(history.pages_in(range(1, 3)).swapped.map(pages).known(), Some(507));
         // There is nothing to sample or to clear in a block without a present page.
         assert_eq!((history.block_count(), history.stretches(9).len()), (1, 1));
-        let blocks = found.by_block.iter().map(|block| (block.start / BLOCK_SIZE, block.present, block.swapped));
-        assert_eq!(blocks.collect::<Vec<_>>(), [(0, 500, Some(10)), (2, 0, Some(507))]);
+        let pages = |pages: Figures<u16>| (pages.present, pages.swapped.known());
+        let blocks = found.by_block.iter().map(|block| (block.start / BLOCK_SIZE, pages(block.pages)));
+        assert_eq!(blocks.collect::<Vec<_>>(), [(0, (500, Some(10))), (2, (0, Some(507)))]);
         assert_eq!((found.by_block.len(), found.by_block.is_empty()), (2, false));
         let (history, found) = survey(false);
-        assert!(found.by_mapping.iter().all(|of| of.sums.swapped.is_none()));
-        assert_eq!(found.by_block.iter().map(|block| block.swapped).collect::<Vec<_>>(), [None]);
-        assert_eq!(history.pages_in(range(0, 3)).swapped, None);
+        assert!(found.by_mapping.iter().all(|of| of.sums.figures.swapped.is_unknown()));
+        assert!(found.by_block.iter().all(|block| block.pages.swapped.is_unknown()));
+        assert!(history.pages_in(range(0, 3)).swapped.is_unknown());
     }
 }

@@ -1,6 +1,8 @@
 //! Bytes by kinds that other sums do not tell apart.
 
-use std::ops::{AddAssign, Index, IndexMut};
+use std::ops::{Add, Index, IndexMut};
+
+use crate::Count;
 
 /// Why memory cannot be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,17 +44,17 @@ impl Unseen {
 
 /// Unobservable bytes by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ByReason([u64; Unseen::ALL.len()]);
+pub struct ByReason<N = u64>([N; Unseen::ALL.len()]);
 
-impl ByReason {
+impl<N: Count> ByReason<N> {
     /// Each reason that has any bytes.
-    pub fn iter(&self) -> impl Iterator<Item = (Unseen, u64)> {
-        Unseen::ALL.into_iter().zip(self.0).filter(|(_, bytes)| *bytes > 0)
+    pub fn iter(&self) -> impl Iterator<Item = (Unseen, N)> {
+        Unseen::ALL.into_iter().zip(self.0).filter(|(_, bytes)| *bytes > N::default())
     }
 
     /// The bytes of all reasons.
-    pub fn sum(&self) -> u64 {
-        self.0.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    pub fn sum(&self) -> N {
+        self.0.iter().fold(N::default(), |sum, bytes| sum.plus(*bytes))
     }
 }
 
@@ -64,37 +66,39 @@ impl FromIterator<(Unseen, u64)> for ByReason {
     }
 }
 
-impl Index<Unseen> for ByReason {
-    type Output = u64;
+impl<N> Index<Unseen> for ByReason<N> {
+    type Output = N;
 
-    fn index(&self, reason: Unseen) -> &u64 {
+    fn index(&self, reason: Unseen) -> &N {
         &self.0[reason as usize]
     }
 }
 
-impl IndexMut<Unseen> for ByReason {
-    fn index_mut(&mut self, reason: Unseen) -> &mut u64 {
+impl<N> IndexMut<Unseen> for ByReason<N> {
+    fn index_mut(&mut self, reason: Unseen) -> &mut N {
         &mut self.0[reason as usize]
     }
 }
 
 /// Bytes by kind. A new kind is a new field here and in the column `kinds` of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kinds {
+pub struct Kinds<N = u64> {
     /// Bytes that the process has freed lazily (`MADV_FREE`) and not used since. They are in memory until the kernel
     /// needs it, and need no swap. They do not count as present.
-    pub lazily_freed: u64,
+    pub lazily_freed: N,
     /// The unobservable bytes by reason.
-    pub unseen: ByReason,
+    pub unseen: ByReason<N>,
+}
+
+impl<N: Count> Kinds<N> {
+    /// Each of its figures, changed by `change`.
+    #[must_use]
+    pub fn map<M: Count>(self, mut change: impl FnMut(N) -> M) -> Kinds<M> {
+        Kinds { lazily_freed: change(self.lazily_freed), unseen: ByReason(self.unseen.0.map(change)) }
+    }
 }
 
 impl Kinds {
-    /// Each of its figures, changed by `change`.
-    #[must_use]
-    pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
-        Self { lazily_freed: change(self.lazily_freed), unseen: ByReason(self.unseen.0.map(change)) }
-    }
-
     /// With at most so many unobservable bytes, in the same shares.
     #[must_use]
     pub(super) fn limited_to(self, unobservable: u64) -> Self {
@@ -104,11 +108,11 @@ impl Kinds {
     }
 }
 
-impl AddAssign for Kinds {
-    fn add_assign(&mut self, other: Self) {
-        self.lazily_freed = self.lazily_freed.saturating_add(other.lazily_freed);
-        for (sum, bytes) in self.unseen.0.iter_mut().zip(other.unseen.0) {
-            *sum = sum.saturating_add(bytes);
-        }
+impl<N: Count> Add for Kinds<N> {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let unseen = std::array::from_fn(|reason| self.unseen.0[reason].plus(other.unseen.0[reason]));
+        Self { lazily_freed: self.lazily_freed.plus(other.lazily_freed), unseen: ByReason(unseen) }
     }
 }

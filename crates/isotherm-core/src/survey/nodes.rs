@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{PageBits, PageSums};
-use crate::NodeId;
+use crate::{Figures, NodeId, Quantity};
 
 /// The pages of one block that are in the memory of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub(crate) struct ByNode(BTreeMap<NodeId, PageSums>);
 
 impl ByNode {
     pub(crate) fn add(&mut self, node: NodeId, sums: &PageSums) {
-        self.0.entry(node).or_default().add(&PageSums { swapped: None, ..*sums });
+        let figures = Figures { swapped: Quantity::unknown(), ..sums.figures };
+        *self.0.entry(node).or_default() += PageSums { figures, ..*sums };
     }
 
     pub(crate) fn add_all(&mut self, found: &[NodeSums]) {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hint::black_box;
 
 use super::block::Block;
-use super::estimate::Uncertain;
+use super::estimate::Accessed;
 use super::windows::{Begun, Windows};
 use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, NodePages, NodeSums, PageBits, PageSums, TotalSums, WINDOWS};
-use crate::{FileId, FrameMap, Mapping, NodeId, PAGE_SIZE, TargetSpace};
+use crate::{Figures, FileId, FrameMap, Mapping, NodeId, PAGE_SIZE, TargetSpace};
 
 /// The class of pages that were accessed since the survey before. The classes after it are those of [`Windows`].
 const TOUCHED: u8 = 0;
@@ -194,15 +194,16 @@ impl CountedOnce {
     /// and each place in swap counts once. `sums` contain what is estimated of `uncertain` pages.
     ///
     /// `begun` says what each window holds of the pages that were accessed in the interval in which it begins.
-    pub(crate) fn total(&self, sums: PageSums, uncertain: &Uncertain, begun: &Begun) -> TotalSums {
-        let once = self.once(&self.again, sums, uncertain, begun);
-        let swapped = sums.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE));
-        TotalSums { sums: PageSums { swapped, ..once }, shared: (self.shared * PAGE_SIZE).min(once.present) }
+    pub(crate) fn total(&self, sums: PageSums, uncertain: &Accessed, begun: &Begun) -> TotalSums {
+        let mut once = self.once(&self.again, sums, uncertain, begun);
+        once.figures.swapped =
+            sums.figures.swapped.map(|swapped| swapped.saturating_sub(self.swapped_again * PAGE_SIZE));
+        TotalSums { sums: once, shared: (self.shared * PAGE_SIZE).min(once.figures.present) }
     }
 
     /// The sums of a node with each page frame counted once. Of uncertain pages, the same part was
     /// accessed as on all nodes together.
-    pub(crate) fn on_node(&self, found: NodeSums, uncertain: &Uncertain, begun: &Begun) -> NodeSums {
+    pub(crate) fn on_node(&self, found: NodeSums, uncertain: &Accessed, begun: &Begun) -> NodeSums {
         match self.again_on.get(&found.node) {
             Some(again) => NodeSums { sums: self.once(again, found.sums, uncertain, begun), ..found },
             None => found,
@@ -210,7 +211,7 @@ impl CountedOnce {
     }
 
     /// The memory in `sums` without pages that were seen before.
-    fn once(&self, seen_again: &[u64; CLASSES], sums: PageSums, uncertain: &Uncertain, begun: &Begun) -> PageSums {
+    fn once(&self, seen_again: &[u64; CLASSES], sums: PageSums, uncertain: &Accessed, begun: &Begun) -> PageSums {
         // A page was counted twice as accessed within a window if the window holds both accesses.
         let again = |classes: usize| seen_again[..classes].iter().sum::<u64>() * PAGE_SIZE;
         let again_uncertain = (seen_again[usize::from(UNCERTAIN)] * PAGE_SIZE) as f64;
@@ -221,20 +222,23 @@ impl CountedOnce {
             let parts = parts.zip(&seen_again[1..]).map(|(part, &again)| again as f64 * part);
             let of_uncertain = of_uncertain(uncertain.within[window]);
             // Of what was accessed in the last interval, a shorter window holds the same part as of all targets.
-            let of_last = (sums.within[window] as f64 / sums.touched.max(1) as f64).min(1.0);
+            let of_last = (sums.within[window] as f64 / sums.figures.touched.max(1) as f64).min(1.0);
             (again(1) as f64 * of_last + parts.sum::<f64>() * PAGE_SIZE as f64 + of_uncertain).round() as u64
         };
-        let present = sums.present.saturating_sub(again(CLASSES));
+        let found = sums.figures;
+        let present = found.present.saturating_sub(again(CLASSES));
         // What is estimated of unknown pages counts for each target, so that the rest may be more than there is.
         let rest = |bytes: u64, again: u64| bytes.saturating_sub(again).min(present);
-        let unobservable = rest(sums.unobservable, seen_again[usize::from(UNOBSERVABLE)] * PAGE_SIZE);
+        let unobservable = rest(found.unobservable, seen_again[usize::from(UNOBSERVABLE)] * PAGE_SIZE);
         PageSums {
-            present,
-            touched: rest(sums.touched, again(1) + of_uncertain(uncertain.touched) as u64),
-            unobservable,
-            unknown: rest(sums.unknown, 0),
+            figures: Figures {
+                present,
+                touched: rest(found.touched, again(1) + of_uncertain(uncertain.touched) as u64),
+                unobservable,
+                unknown: rest(found.unknown, 0),
+                ..Figures::unknown()
+            },
             mapped_again: sums.mapped_again,
-            swapped: None,
             kinds: sums.kinds.limited_to(unobservable),
             within: std::array::from_fn(|window| rest(sums.within[window], within(window))),
         }
@@ -250,7 +254,7 @@ mod tests {
     use std::time::Duration;
 
     use crate::survey::{BLOCK_PAGES, BlockPages, PageBits, PageHistory};
-    use crate::{AddrRange, Layout, MappedFile, Permissions, TargetId};
+    use crate::{AddrRange, Layout, MappedFile, Permissions, Quantity, TargetId};
 
     use super::*;
 
@@ -286,11 +290,11 @@ mod tests {
         let half = PageBits::of(0..256);
         let last = [PageBits::NONE, PageBits::NONE, PageBits::NONE, PageBits::NONE, PageBits::NONE, half];
         let mut sums = survey(&mut once, 0x1000, &all);
-        sums.add(&survey(&mut once, 0x1000, &last));
-        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default(), &Begun::default());
+        sums += survey(&mut once, 0x1000, &last);
+        let TotalSums { sums: total, shared } = once.total(sums, &Accessed::default(), &Begun::default());
         let mib = 1 << 20;
-        assert_eq!((sums.present, total.present, shared), (4 * mib, 2 * mib, 2 * mib));
-        assert_eq!((sums.touched, total.touched), (mib, mib));
+        assert_eq!((sums.figures.present, total.figures.present, shared), (4 * mib, 2 * mib, 2 * mib));
+        assert_eq!((sums.figures.touched, total.figures.touched), (mib, mib));
         // Within 10 s, both have accessed the first half.
         assert_eq!((sums.within[3], total.within[3]), (3 * mib, 2 * mib));
         assert_eq!(total.within[0], mib);
@@ -341,23 +345,28 @@ mod tests {
     fn no_part_is_more_than_the_whole() {
         let once = both_have_accessed_a_block();
         let bytes = 2 << 20;
-        let all = Uncertain { pages: 1024.0, touched: 1024.0, within: [1024.0; WINDOWS.len()] };
-        let sums = PageSums { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..PageSums::default() };
+        let all = Accessed { pages: 1024.0, touched: 1024.0, within: [1024.0; WINDOWS.len()] };
+        let sums =
+            PageSums::of(Figures { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..Figures::default() });
         let TotalSums { sums: total, shared } =
             once.total(PageSums { within: [bytes * 2; 10], ..sums }, &all, &Begun::default());
-        assert_eq!((total.present, shared), (bytes, bytes));
-        assert!([total.touched, total.unknown].iter().chain(&total.within).all(|&part| part <= bytes), "{total:?}");
+        assert_eq!((total.figures.present, shared), (bytes, bytes));
+        assert!(
+            [total.figures.touched, total.figures.unknown].iter().chain(&total.within).all(|&part| part <= bytes),
+            "{total:?}"
+        );
     }
 
     #[test]
     fn of_uncertain_pages_each_counts_once_in_the_share_that_is_estimated() {
         let once = both_have_accessed_a_block();
         let bytes = 2 << 20;
-        let quarter = Uncertain { pages: 1024.0, touched: 256.0, within: [256.0; WINDOWS.len()] };
-        let sums = PageSums { present: bytes * 2, touched: bytes / 2, unknown: bytes * 2, ..PageSums::default() };
+        let quarter = Accessed { pages: 1024.0, touched: 256.0, within: [256.0; WINDOWS.len()] };
+        let sums =
+            PageSums::of(Figures { present: bytes * 2, touched: bytes / 2, unknown: bytes * 2, ..Figures::default() });
         let TotalSums { sums: total, .. } =
             once.total(PageSums { within: [bytes / 2; 10], ..sums }, &quarter, &Begun::default());
-        assert_eq!((total.touched, total.within[2]), (bytes / 4, bytes / 4));
+        assert_eq!((total.figures.touched, total.within[2]), (bytes / 4, bytes / 4));
     }
 
     #[test]
@@ -372,8 +381,11 @@ mod tests {
             once.add(history.block(0).unwrap(), &Windows::new(&history), &in_memory(&frames), (&[], &placed));
         }
         let on = |node, pages: u64| {
-            let sums = PageSums { present: pages * PAGE_SIZE, ..PageSums::default() };
-            once.on_node(NodeSums { node: NodeId(node), sums }, &Uncertain::default(), &Begun::default()).sums.present
+            let sums = PageSums::of(Figures { present: pages * PAGE_SIZE, ..Figures::default() });
+            once.on_node(NodeSums { node: NodeId(node), sums }, &Accessed::default(), &Begun::default())
+                .sums
+                .figures
+                .present
                 / PAGE_SIZE
         };
         assert_eq!([on(0, 224), on(2, 800), on(5, 7)], [112, 400, 7]);
@@ -395,15 +407,14 @@ mod tests {
             let frames = BlockFrames { start: 0, pages: PageBits::NONE, swapped: PageBits::ALL, frames: &frames };
             once.add(history.block(0).unwrap(), &Windows::new(&history), &frames, (&[], &[]));
             let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
-            sums.add(&Arc::new(history).sums(TargetId::PhysicalMemory, &mappings).total());
+            sums += Arc::new(history).sums(TargetId::PhysicalMemory, &mappings).total();
         }
-        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default(), &Begun::default());
-        assert_eq!((sums.swapped, total.swapped), (Some(600 * PAGE_SIZE), Some(350 * PAGE_SIZE)));
-        assert_eq!((total.present, shared), (0, 0));
-        assert_eq!(
-            once.total(PageSums { swapped: None, ..sums }, &Uncertain::default(), &Begun::default()).sums.swapped,
-            None
-        );
+        let TotalSums { sums: total, shared } = once.total(sums, &Accessed::default(), &Begun::default());
+        let swapped = [sums, total].map(|sums| sums.figures.swapped.known());
+        assert_eq!(swapped, [Some(600 * PAGE_SIZE), Some(350 * PAGE_SIZE)]);
+        assert_eq!((total.figures.present, shared), (0, 0));
+        sums.figures.swapped = Quantity::unknown();
+        assert!(once.total(sums, &Accessed::default(), &Begun::default()).sums.figures.swapped.is_unknown());
     }
 
     #[test]
@@ -411,9 +422,9 @@ mod tests {
         let mut once = CountedOnce::default();
         let mut sums = survey(&mut once, 0, &[PageBits::ALL]);
         // The frames of the second target begin where half of those of the first end.
-        sums.add(&survey(&mut once, 256, &[PageBits::ALL]));
-        let TotalSums { sums: total, shared } = once.total(sums, &Uncertain::default(), &Begun::default());
-        assert_eq!((total.present, shared), (3 << 20, 1 << 20));
-        assert_eq!(total.touched, 3 << 20);
+        sums += survey(&mut once, 256, &[PageBits::ALL]);
+        let TotalSums { sums: total, shared } = once.total(sums, &Accessed::default(), &Begun::default());
+        assert_eq!((total.figures.present, shared), (3 << 20, 1 << 20));
+        assert_eq!(total.figures.touched, 3 << 20);
     }
 }

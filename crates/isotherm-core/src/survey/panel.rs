@@ -162,7 +162,7 @@ mod tests {
         let mut stream = Stream { blocks: 1000, a_tenth: 10, accessed: vec![accessed; 1000], set: 0 };
         let allowed = 0.2 * (10 * stream.a_tenth * BLOCK_PAGES) as f64;
         let elapsed = Duration::from_millis(100 * interval as u64);
-        let mappings = [Mapping::anonymous(AddrRange::new(0, 1000 * BLOCK_SIZE).unwrap())].into();
+        let mappings: Arc<[Mapping]> = [Mapping::anonymous(AddrRange::new(0, 1000 * BLOCK_SIZE).unwrap())].into();
         let mut rng = Pcg64Mcg::seed_from_u64(3);
         let (mut size, mut history) = (PanelSize::default(), Arc::new(PageHistory::default()));
         let (mut found, mut set) = (Vec::new(), Vec::new());
@@ -174,22 +174,22 @@ mod tests {
             }
             let time = Duration::from_millis(100 * tenth as u64);
             let panel = Panel { share: size.share(), target: TargetId::PhysicalMemory };
-            let mut update = Arc::clone(&history).update(time).with_panel(panel);
+            let update = Arc::clone(&history).update(time).with_panel(panel);
             let read = |(nth, &accessed): (usize, &PageBits)| BlockPages {
                 start: nth as u64 * BLOCK_SIZE,
                 present: PageBits::ALL,
                 accessed,
                 ..BlockPages::default()
             };
-            update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
+            let mut part = update.take(&stream.accessed.iter().enumerate().map(read).collect::<Vec<_>>());
             let again = elapsed.as_secs_f64() * allowed * if size.share() < 1.0 { 0.1 } else { 1.0 };
-            let chosen = update.choose(ClearLimits { again, unknown: 0.0, clears: f64::INFINITY }, &mut rng);
+            let chosen = part.choose(ClearLimits { again, unknown: 0.0, clears: f64::INFINITY }, &mut rng);
             for block in &chosen.blocks {
                 stream.accessed[(block.start / BLOCK_SIZE) as usize] &= !block.pages;
             }
-            update.note_cleared(&chosen.blocks);
+            part.note_cleared(&chosen.blocks);
             size.learn(chosen.set_again, elapsed, allowed, f64::INFINITY);
-            history = Arc::new(update.finish(time));
+            history = Arc::new(part.end(&mappings).finish(time));
             let sums = history.sums(TargetId::PhysicalMemory, &mappings).total();
             found.push((tenth, sums.within[2] as f64 / (BLOCK_SIZE as f64 * 500.0)));
         }

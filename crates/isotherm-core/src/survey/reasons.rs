@@ -9,10 +9,10 @@ impl PageHistory {
     /// reason, sorted and disjoint. Elsewhere, pages that the survey clears by itself are unobservable because several
     /// processes map them.
     pub(crate) fn tell_reasons(&self, found: &mut TargetSurvey, ranges: &[(AddrRange, Unseen)]) {
-        for of in found.by_mapping.iter_mut().filter(|of| of.sums.unobservable > 0) {
-            let Some(mapping) = found.mappings.get(of.mapping as usize) else { continue };
+        for of in found.by_mapping.iter_mut().filter(|of| of.sums.figures.unobservable > 0) {
+            let mapping = of.mapping.of(&found.mappings);
             // A part of the survey may have been counted before it was known what could not be cleared.
-            let mut left = of.sums.unobservable;
+            let mut left = of.sums.figures.unobservable;
             let mut take = |pages: u64| {
                 let bytes = left.min(pages * PAGE_SIZE);
                 left -= bytes;
@@ -72,11 +72,11 @@ mod tests {
         let mut found = history.sums(TargetId::PhysicalMemory, &mappings);
         history.tell_reasons(&mut found, &[(range(20, 120), Unseen::Locked), (range(150, 160), Unseen::IoUring)]);
         let of = |nth: usize| found.by_mapping[nth].sums;
-        assert_eq!((of(0).present, of(1).present), (page(300), page(100)));
+        assert_eq!((of(0).figures.present, of(1).figures.present), (page(300), page(100)));
         let expected = [(Unseen::Locked, 100), (Unseen::Shared, 70), (Unseen::IoUring, 10), (Unseen::Other, 20)];
         let unseen = expected.into_iter().map(|(why, pages)| (why, page(pages))).collect();
         assert_eq!(of(0).kinds, Kinds { lazily_freed: 0, unseen });
         assert_eq!(of(1).kinds, Kinds { lazily_freed: page(60), ..Kinds::default() });
-        assert_eq!(found.total().kinds.unseen.sum(), found.total().unobservable);
+        assert_eq!(found.total().kinds.unseen.sum(), found.total().figures.unobservable);
     }
 }

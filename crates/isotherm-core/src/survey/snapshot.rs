@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::estimate::Pages;
 use super::tally::Tallies;
 use super::windows::{Begun, Windows};
-use super::{BLOCK_SIZE, BlockList, ByNode, MappingSums, NodeSums, PageBits, PageHistory, PageSums, TotalSums};
-use crate::{Mapping, PAGE_SIZE, TargetId};
+use super::{
+    BLOCK_SIZE, BlockList, ByNode, MappingIndex, MappingSums, NodeSums, PageBits, PageHistory, PageSums, TotalSums,
+};
+use crate::{Mapping, PAGE_SIZE, Quantity, TargetId};
 
 /// What a survey found in one target.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,9 +74,7 @@ pub struct SurveySnapshot {
 impl SurveySnapshot {
     /// The sums over all targets, in which each page counts once if it is known which memory they share.
     pub fn sums(&self) -> PageSums {
-        let mut sums = PageSums::default();
-        self.targets.iter().for_each(|target| sums.add(&target.total()));
-        self.total.map_or(sums, |total| total.sums)
+        self.total.map_or_else(|| self.targets.iter().map(TargetSurvey::total).sum(), |total| total.sums)
     }
 
     /// Removes what is known of all targets together.
@@ -87,26 +87,46 @@ impl SurveySnapshot {
 impl TargetSurvey {
     /// The sums over all mappings.
     pub fn total(&self) -> PageSums {
-        let mut total = PageSums::default();
-        self.by_mapping.iter().for_each(|mapping| total.add(&mapping.sums));
-        total
+        self.by_mapping.iter().map(|found| found.sums).sum()
+    }
+
+    /// The mappings that have sums, each with these.
+    pub fn surveyed(&self) -> impl Iterator<Item = (&Mapping, &PageSums)> + Clone {
+        self.by_mapping.iter().map(|found| (found.mapping.of(&self.mappings), &found.sums))
+    }
+
+    /// The same without what is in each block, which takes much memory.
+    #[must_use]
+    pub fn without_blocks(&self) -> Self {
+        Self { by_block: BlockList::default(), ..self.clone() }
+    }
+
+    /// Whether it has found something in swap. A merged survey tells it of blocks only.
+    pub fn has_swap(&self) -> bool {
+        self.by_mapping.iter().any(|found| found.sums.figures.swapped.least() > 0)
+            || self.by_block.iter().any(|block| block.pages.swapped.least() > 0)
+    }
+
+    /// Whether it tells what is in swap. A merged survey tells it of blocks only.
+    pub fn knows_swap(&self) -> bool {
+        let mut amounts = self.by_mapping.iter().map(|found| found.sums.figures.swapped);
+        amounts.any(|amount| !amount.is_unknown())
+            || self.by_block.iter().any(|block| !block.pages.swapped.is_unknown())
     }
 
     /// Takes in which pages of blocks, in the order of addresses, are second views of memory that counts elsewhere.
     pub(crate) fn add_second_views(&mut self, views: &[(u64, PageBits)]) {
         let Some((first, _)) = views.first() else { return };
         let mapped = self.mappings.partition_point(|mapping| mapping.range.end() <= *first);
-        for (index, mapping) in (0..).zip(&*self.mappings).skip(mapped) {
+        for (index, mapping) in self.mappings.iter().enumerate().skip(mapped) {
             let from = views.partition_point(|(start, _)| start + BLOCK_SIZE <= mapping.range.start());
             let inside = views[from..].iter().take_while(|(start, _)| *start < mapping.range.end());
             let pages: usize =
                 inside.map(|(start, pages)| (*pages & PageBits::within(*start, mapping.range)).count()).sum();
-            if pages == 0 {
-                continue;
-            }
-            let place = self.by_mapping.binary_search_by_key(&index, |found| found.mapping);
+            let Some(mapping) = MappingIndex::new(index, &self.mappings).filter(|_| pages > 0) else { continue };
+            let place = self.by_mapping.binary_search_by_key(&mapping, |found| found.mapping);
             let place = place.unwrap_or_else(|place| {
-                self.by_mapping.insert(place, MappingSums { mapping: index, ..MappingSums::default() });
+                self.by_mapping.insert(place, MappingSums { mapping, sums: PageSums::default() });
                 place
             });
             self.by_mapping[place].sums.mapped_again = pages as u64 * PAGE_SIZE;
@@ -116,10 +136,8 @@ impl TargetSurvey {
     /// The sums by node of mappings that lie on one node each. Empty if no two of these nodes differ.
     fn by_node_of_mappings(&self) -> Vec<NodeSums> {
         let mut by_node = ByNode::default();
-        for found in &self.by_mapping {
-            if let Some(node) = self.mappings.get(found.mapping as usize).and_then(|mapping| mapping.node) {
-                by_node.add(node, &found.sums);
-            }
+        for (mapping, sums) in self.surveyed() {
+            mapping.node.into_iter().for_each(|node| by_node.add(node, sums));
         }
         let sums = by_node.into_sums();
         if sums.len() > 1 { sums } else { Vec::new() }
@@ -141,12 +159,12 @@ impl PageHistory {
     ) -> TargetSurvey {
         let windows = Windows::new(self);
         let mut begun = Begun::default();
-        let mut by_mapping: Vec<(u32, Pages)> = Vec::new();
+        let mut by_mapping: Vec<(MappingIndex, Pages)> = Vec::new();
         for (index, mapping) in mappings.iter().enumerate() {
             let pages = tallies.pages_in(self, mapping.range, &windows);
             if pages.present > 0.0 || pages.swapped > 0.0 || pages.lazily_freed > 0 {
                 begun.add(&pages.begun);
-                by_mapping.push((index as u32, pages));
+                by_mapping.extend(MappingIndex::new(index, mappings).map(|index| (index, pages)));
             }
         }
         let of_begun = windows.of_begun(&begun);
@@ -156,17 +174,19 @@ impl PageHistory {
             total.add(pages);
         }
         total.begun.parts = of_begun;
-        let by_mapping = by_mapping.iter().map(|(mapping, pages)| {
-            let sums = pages.sums(&total);
-            MappingSums {
-                mapping: *mapping,
-                sums: PageSums { swapped: sums.swapped.filter(|_| self.knows_swap), ..sums },
+        let sums = |pages: &Pages, knows_swap: bool| {
+            let mut sums = pages.sums(&total);
+            if !knows_swap {
+                sums.figures.swapped = Quantity::unknown();
             }
-        });
+            sums
+        };
+        let by_mapping = by_mapping.iter();
+        let by_mapping = by_mapping.map(|&(mapping, ref of)| MappingSums { mapping, sums: sums(of, self.knows_swap) });
         let by_mapping = by_mapping.collect();
         let by_node = tallies.by_node(&windows).into_iter().map(|(node, mut pages)| {
             pages.spread(&windows, of_begun);
-            NodeSums { node, sums: PageSums { swapped: None, ..pages.sums(&total) } }
+            NodeSums { node, sums: sums(&pages, false) }
         });
         let by_node = by_node.collect();
         let by_block = BlockList::of(Arc::clone(self), total);

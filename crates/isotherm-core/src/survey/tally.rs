@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::block::{Block, BlockState, LAGS};
-use super::estimate::{Known, Pages};
+use super::estimate::{Accessed, Dated, Pages};
 use super::panel::Panel;
 use super::windows::{COUNT, LONGEST_WINDOW, Windows};
 use super::{BLOCK_SIZE, NodePages, PageBits, PageHistory};
@@ -173,12 +173,15 @@ impl Tally {
             unobservable: self.unobservable as f64,
             swapped: self.swapped as f64,
             lazily_freed: self.lazily_freed,
-            known: Known { pages: self.unplaced as f64, touched: self.touched as f64, ..Known::default() },
+            dated: Dated {
+                all: Accessed { pages: self.unplaced as f64, touched: self.touched as f64, ..Accessed::default() },
+                ..Dated::default()
+            },
             again: self.touched_again as f64,
             asked: (f64::from(self.asked.0), self.asked.1),
             ..Pages::default()
         };
-        let known = &mut pages.known;
+        let dated = &mut pages.dated;
         for &(age, OfAge { exact, uncertain, hot, hot_share }) in &self.ages {
             let first = windows.first_with(age);
             match usize::from(age) {
@@ -186,20 +189,20 @@ impl Tally {
                 _ => pages.uncertain[first] += f64::from(uncertain),
             }
             // The part of a hot block that was cleared stands for the rest.
-            known.pages += f64::from(exact + hot);
-            known.touched += hot_share;
+            dated.all.pages += f64::from(exact + hot);
+            dated.all.touched += hot_share;
             // Of pages that were accessed in the last interval, `Pages::spread` adds the parts.
             let parts = match age {
                 0 => [0.0; COUNT],
                 _ => windows.parts().get(windows.class(age)).copied().unwrap_or([0.0; COUNT]),
             };
-            known.last += if age == 0 { f64::from(exact) } else { 0.0 };
+            dated.last += if age == 0 { f64::from(exact) } else { 0.0 };
             windows.begun_in(age).for_each(|window| {
-                known.begun[window] += f64::from(exact);
+                dated.begun[window] += f64::from(exact);
                 pages.begun.pages[window] += f64::from(exact);
             });
             windows.begun_in(age.saturating_sub(1)).for_each(|window| pages.begun.before[window] += f64::from(exact));
-            for (window, within) in known.within.iter_mut().enumerate() {
+            for (window, within) in dated.all.within.iter_mut().enumerate() {
                 let is_whole = parts[window] == 1.0;
                 *within += if is_whole { f64::from(exact) } else { 0.0 };
                 *within += if window < first { hot_share } else { f64::from(hot) };
@@ -208,10 +211,14 @@ impl Tally {
         let parts = |last: usize| windows.parts().get(windows.class(last as u16)).copied().unwrap_or([0.0; COUNT]);
         for (lag, (to, counts)) in (1..).zip(pages.followed.iter_mut().zip(&self.followed)) {
             to.first = windows.first_with(lag);
-            to.known = counts.iter().map(|&pages| f64::from(pages)).sum();
-            to.touched = f64::from(counts[0]);
+            to.dated.pages = counts.iter().map(|&pages| f64::from(pages)).sum();
+            to.dated.touched = f64::from(counts[0]);
             for (last, &count) in counts.iter().enumerate().skip(1) {
-                to.within.iter_mut().zip(parts(last)).for_each(|(within, part)| *within += f64::from(count) * part);
+                to.dated
+                    .within
+                    .iter_mut()
+                    .zip(parts(last))
+                    .for_each(|(within, part)| *within += f64::from(count) * part);
             }
         }
         pages
@@ -333,7 +340,7 @@ impl<'a> BlockCounter<'a> {
             let counted = counter.count(std::iter::once((block, PageBits::ALL)));
             let mut pages = counted.pages(windows).as_panel();
             pages.spread(windows, others.begun.parts);
-            (pages.sums(others).touched / crate::PAGE_SIZE) as u16
+            (pages.sums(others).figures.touched / crate::PAGE_SIZE) as u16
         })
     }
 
@@ -430,7 +437,7 @@ mod tests {
         let found = history.sums(TargetId::PhysicalMemory, &Arc::from([]));
         let blocks: Vec<_> = found.by_block.iter().collect();
         let [block] = blocks[..] else { panic!("{blocks:?}") };
-        assert_eq!((block.touched, block.idle), (1, Duration::ZERO));
+        assert_eq!((block.pages.touched, block.idle), (1, Duration::ZERO));
         let (mean, found) = (Duration::from_secs(40) * 511 / 512, block.mean_idle.unwrap());
         assert!(found.abs_diff(mean) <= mean / 32, "{found:?}");
     }
@@ -446,7 +453,8 @@ mod tests {
         }
         let mapping = Mapping::anonymous(AddrRange::new(0, BLOCK_SIZE).unwrap());
         let total = Arc::new(history).sums(TargetId::PhysicalMemory, &Arc::from([mapping])).total();
-        let pages = [total.touched, total.unknown, total.within[0], total.within[2]].map(|bytes| bytes / PAGE_SIZE);
+        let pages = [total.figures.touched, total.figures.unknown, total.within[0], total.within[2]]
+            .map(|bytes| bytes / PAGE_SIZE);
         assert_eq!(pages, [300, 300, 300, 300]);
     }
 

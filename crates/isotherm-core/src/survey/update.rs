@@ -16,11 +16,12 @@ use super::windows::Windows;
 use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, NodePages, PageBits, PageHistory};
 use crate::{AtRest, Mapping, TargetId};
 
-/// A survey that is being taken into a history, part by part.
+/// A survey that is being taken into a history, part by part: between two of its parts.
 ///
 /// The history of the survey before is only read, and shares with the new one what stays the same. What is counted of a
 /// part is counted at its end, so that the end of the survey adds up parts, and not pages.
 #[derive(Debug)]
+#[must_use = "a survey that does not finish is lost"]
 pub struct HistoryUpdate {
     /// The survey before.
     old: Arc<PageHistory>,
@@ -29,7 +30,7 @@ pub struct HistoryUpdate {
     /// The new history. Its chunks are those of the parts that have ended.
     history: PageHistory,
     /// The blocks of the part under way, each with its start.
-    pub(super) part: Vec<(u64, Arc<BlockState>)>,
+    part: Vec<(u64, Arc<BlockState>)>,
     /// The memory nodes of pages of the part, in the order of addresses.
     placed: Vec<NodePages>,
     numbers: Numbers,
@@ -45,6 +46,12 @@ pub struct HistoryUpdate {
     /// The stretches of these parts. `None` if a part was not counted.
     borders: Option<Borders>,
 }
+
+/// A survey of which a part is under way: it was read, and pages of it are being cleared. The survey goes on, or
+/// finishes, when the part has ended.
+#[derive(Debug)]
+#[must_use = "a part that does not end is not counted"]
+pub struct PartUpdate(HistoryUpdate);
 
 impl PageHistory {
     /// Begins to take in a survey at `now`. The history stays as it is.
@@ -80,7 +87,6 @@ impl PageHistory {
 impl HistoryUpdate {
     /// The same update, where the blocks of a panel stand for the others: it is known of them when they were accessed,
     /// whenever that was.
-    #[must_use]
     pub fn with_panel(mut self, panel: Panel) -> Self {
         self.history.panel = panel;
         self.tallies = Tallies::new(&self.history);
@@ -89,7 +95,6 @@ impl HistoryUpdate {
 
     /// The same update, of a target of which this was found just before it was read, and which has not run since the
     /// survey before if it `is_at_rest`, or since the run began if this is the first one.
-    #[must_use]
     pub(crate) fn with_rest(mut self, rest: Option<AtRest>, is_at_rest: bool) -> Self {
         self.history.rest = rest;
         self.is_at_rest = is_at_rest;
@@ -105,12 +110,7 @@ impl HistoryUpdate {
 
     /// Takes in the next part of what the survey has read: all blocks with present or swapped pages of a range of
     /// addresses, in the order of addresses. Each part lies above the one before.
-    pub fn take(&mut self, found: &[BlockPages]) {
-        if !self.part.is_empty() {
-            self.borders = None;
-            self.placed.clear();
-            self.keep_part();
-        }
+    pub fn take(mut self, found: &[BlockPages]) -> PartUpdate {
         self.part.reserve(found.len());
         for pages in found {
             let old = &self.old.chunks;
@@ -141,85 +141,12 @@ impl HistoryUpdate {
             };
             self.part.push((pages.start, state));
         }
-    }
-
-    /// Takes in the memory node of pages of the part under way. The calls are in the order of addresses.
-    pub fn place(&mut self, pages: NodePages) {
-        self.placed.push(pages);
-    }
-
-    /// The history of the survey before.
-    pub(super) fn before(&self) -> &PageHistory {
-        &self.old
+        PartUpdate(self)
     }
 
     /// The history. Only the parts that have ended are known.
     pub(crate) fn history(&self) -> &PageHistory {
         &self.history
-    }
-
-    /// Adds pages of a block of the part under way, of a target with these mappings, to what is counted once.
-    pub(crate) fn count_once(
-        &self,
-        once: &mut CountedOnce,
-        windows: &Windows,
-        frames: &BlockFrames<'_>,
-        mappings: &[Mapping],
-    ) {
-        if let Ok(index) = self.part.binary_search_by_key(&frames.start, |(start, _)| *start) {
-            let placed = &self.placed[self.placed.partition_point(|placed| placed.start < frames.start)..];
-            let placed = &placed[..placed.partition_point(|placed| placed.start == frames.start)];
-            once.add(self.block(&self.part[index]), windows, frames, (mappings, placed));
-        }
-    }
-
-    pub(super) fn block<'a>(&self, (start, state): &'a (u64, Arc<BlockState>)) -> Block<'a> {
-        Block { start: *start, number: self.numbers.now, state }
-    }
-
-    /// How many pages may have to be cleared in the part under way, and above it, where `left` blocks are left, about.
-    pub(crate) fn clears_wanted(&self, left: usize) -> (f64, f64) {
-        let Some((last, _)) = self.part.last().filter(|_| !self.old.chunks.is_empty()) else {
-            // Nothing is known of the rest.
-            return ((self.part.len() * BLOCK_PAGES) as f64, (left * BLOCK_PAGES) as f64);
-        };
-        let here = self.part.iter().map(|(_, state)| state.counts().clears_wanted()).sum();
-        let above = self.old.clears_wanted() - self.old.counts_below(last.saturating_add(BLOCK_SIZE)).clears_wanted();
-        (here, above.max(left as f64))
-    }
-
-    /// Notes which pages the survey has cleared. What was noted before stays noted.
-    pub fn note_cleared(&mut self, done: &[ClearPages]) {
-        let first = self.part.first().map_or(u64::MAX, |(start, _)| *start);
-        let (before, here) = done.split_at(done.partition_point(|pages| pages.start < first));
-        if !before.is_empty() {
-            // What was counted of earlier parts no longer holds.
-            self.history.cleared(before);
-            self.tallies.clear();
-            self.borders = None;
-        }
-        let mut rest = self.part.as_mut_slice();
-        for pages in here {
-            let index = rest.partition_point(|(start, _)| *start < pages.start);
-            rest = &mut rest[index..];
-            if let Some((_, state)) = rest.first_mut().filter(|(start, _)| *start == pages.start) {
-                chunk::note_cleared(state, pages, &mut self.cleared);
-            }
-        }
-    }
-
-    /// Ends the part: counts what is known of it, by `mappings` and by borders. The end of the survey then has less to
-    /// do.
-    pub fn end_part(&mut self, mappings: &[Mapping]) {
-        let blocks: Vec<Block<'_>> = self.part.iter().map(|block| self.block(block)).collect();
-        self.tallies.add(&blocks, mappings);
-        self.tallies.add_nodes(&blocks, &self.placed);
-        self.placed.clear();
-        if let Some(borders) = &mut self.borders {
-            blocks.iter().for_each(|block| borders.add(block));
-            borders.limit();
-        }
-        self.keep_part();
     }
 
     /// Puts the blocks of the part into chunks.
@@ -277,16 +204,103 @@ impl HistoryUpdate {
     }
 
     fn end(&mut self, now: Duration) {
-        if !self.part.is_empty() {
-            self.borders = None;
-            self.keep_part();
-        }
         if let Some(time) = self.history.times.front_mut() {
             // The parts were read at different times. The middle is right on the mean.
             *time += now.saturating_sub(*time) / 2;
         }
         self.history.borders = self.borders.take();
         self.history.estimate_unknown();
+    }
+}
+
+impl PartUpdate {
+    /// Takes in the memory node of pages of the part. The calls are in the order of addresses.
+    pub fn place(&mut self, pages: NodePages) {
+        self.0.placed.push(pages);
+    }
+
+    /// The history of the survey before.
+    pub(super) fn before(&self) -> &PageHistory {
+        &self.0.old
+    }
+
+    /// The history. Only the parts that have ended are known.
+    pub(crate) fn history(&self) -> &PageHistory {
+        &self.0.history
+    }
+
+    /// The blocks of the part, each with its start.
+    pub(super) fn blocks(&self) -> &[(u64, Arc<BlockState>)] {
+        &self.0.part
+    }
+
+    /// Adds pages of a block of the part, of a target with these mappings, to what is counted once.
+    pub(crate) fn count_once(
+        &self,
+        once: &mut CountedOnce,
+        windows: &Windows,
+        frames: &BlockFrames<'_>,
+        mappings: &[Mapping],
+    ) {
+        if let Ok(index) = self.0.part.binary_search_by_key(&frames.start, |(start, _)| *start) {
+            let placed = &self.0.placed[self.0.placed.partition_point(|placed| placed.start < frames.start)..];
+            let placed = &placed[..placed.partition_point(|placed| placed.start == frames.start)];
+            once.add(self.block(&self.0.part[index]), windows, frames, (mappings, placed));
+        }
+    }
+
+    pub(super) fn block<'a>(&self, (start, state): &'a (u64, Arc<BlockState>)) -> Block<'a> {
+        Block { start: *start, number: self.0.numbers.now, state }
+    }
+
+    /// How many pages may have to be cleared in the part under way, and above it, where `left` blocks are left, about.
+    pub(crate) fn clears_wanted(&self, left: usize) -> (f64, f64) {
+        let Some((last, _)) = self.0.part.last().filter(|_| !self.0.old.chunks.is_empty()) else {
+            // Nothing is known of the rest.
+            return ((self.0.part.len() * BLOCK_PAGES) as f64, (left * BLOCK_PAGES) as f64);
+        };
+        let here = self.0.part.iter().map(|(_, state)| state.counts().clears_wanted()).sum();
+        let above =
+            self.0.old.clears_wanted() - self.0.old.counts_below(last.saturating_add(BLOCK_SIZE)).clears_wanted();
+        (here, above.max(left as f64))
+    }
+
+    /// Notes which pages the survey has cleared. What was noted before stays noted.
+    pub fn note_cleared(&mut self, done: &[ClearPages]) {
+        let first = self.0.part.first().map_or(u64::MAX, |(start, _)| *start);
+        let (before, here) = done.split_at(done.partition_point(|pages| pages.start < first));
+        if !before.is_empty() {
+            // What was counted of earlier parts no longer holds.
+            self.0.history.cleared(before);
+            self.0.tallies.clear();
+            self.0.borders = None;
+        }
+        let mut rest = self.0.part.as_mut_slice();
+        for pages in here {
+            let index = rest.partition_point(|(start, _)| *start < pages.start);
+            rest = &mut rest[index..];
+            if let Some((_, state)) = rest.first_mut().filter(|(start, _)| *start == pages.start) {
+                chunk::note_cleared(state, pages, &mut self.0.cleared);
+            }
+        }
+    }
+
+    /// Ends the part: counts what is known of it, by `mappings` and by borders, so that the end of the survey has less
+    /// to do.
+    pub fn end(self, mappings: &[Mapping]) -> HistoryUpdate {
+        let Self(mut update) = self;
+        let number = update.numbers.now;
+        let blocks: Vec<Block<'_>> =
+            update.part.iter().map(|(start, state)| Block { start: *start, number, state }).collect();
+        update.tallies.add(&blocks, mappings);
+        update.tallies.add_nodes(&blocks, &update.placed);
+        update.placed.clear();
+        if let Some(borders) = &mut update.borders {
+            blocks.iter().for_each(|block| borders.add(block));
+            borders.limit();
+        }
+        update.keep_part();
+        update
     }
 }
 
@@ -305,7 +319,7 @@ mod tests {
 
     use super::*;
     use crate::survey::{BlockSums, MappingSums, NodeSums, WINDOWS};
-    use crate::{AddrRange, NodeId, PAGE_SIZE};
+    use crate::{AddrRange, Figures, NodeId, PAGE_SIZE};
 
     /// What a survey finds in a block, and what it clears of it, as the generator makes it.
     #[derive(Clone, Debug)]
@@ -371,15 +385,15 @@ mod tests {
             let time = Duration::from_secs(7 * nth);
             let mut update = Arc::clone(&history).update(time);
             for (nth, seen) in survey.chunks(part).enumerate() {
-                update.take(&seen.iter().map(|seen| seen.pages).collect::<Vec<_>>());
-                seen.iter().flat_map(on_two_nodes).for_each(|placed| update.place(placed));
+                let mut part = update.take(&seen.iter().map(|seen| seen.pages).collect::<Vec<_>>());
+                seen.iter().flat_map(on_two_nodes).for_each(|placed| part.place(placed));
                 let clear = |seen: &Seen| ClearPages {
                     start: seen.pages.start,
                     pages: seen.clear & seen.pages.accessed,
                     unobservable: PageBits::NONE,
                 };
-                update.note_cleared(&seen.iter().map(clear).filter(|c| !c.pages.is_empty()).collect::<Vec<_>>());
-                update.end_part(&changing[nth % changing.len()]);
+                part.note_cleared(&seen.iter().map(clear).filter(|c| !c.pages.is_empty()).collect::<Vec<_>>());
+                update = part.end(&changing[nth % changing.len()]);
             }
             let found;
             let end = time + Duration::from_secs(1);
@@ -387,12 +401,9 @@ mod tests {
             let all = AddrRange::new(0, 80 * BLOCK_SIZE).unwrap();
             assert_eq!(history.pages_in(all).present / PAGE_SIZE, history.present());
             // Blocks and mappings hold the same memory.
-            let of_blocks = |pages: fn(&BlockSums) -> Option<u16>| -> u64 {
-                found.by_block.iter().filter_map(|block| pages(&block)).map(|pages| u64::from(pages) * PAGE_SIZE).sum()
-            };
-            let total = found.total();
-            assert_eq!(of_blocks(|block| block.unobservable), total.unobservable);
-            assert_eq!(of_blocks(|block| block.unknown), total.unknown);
+            let bytes = |block: BlockSums| block.pages.map(|pages| u64::from(pages) * PAGE_SIZE);
+            let (of_blocks, total): (Figures, _) = (found.by_block.iter().map(bytes).sum(), found.total().figures);
+            assert_eq!((of_blocks.unobservable, of_blocks.unknown), (total.unobservable, total.unknown));
             (
                 found.by_mapping,
                 found.by_block.iter().collect(),
@@ -429,7 +440,13 @@ mod tests {
         let of = |nth: usize| -> Vec<_> {
             let sums = said[nth].2.iter().map(|NodeSums { node, sums }| {
                 // Within 10 s, so within one interval and a part of the one before.
-                (node.0, pages(sums.present), pages(sums.touched), pages(sums.within[4]), sums.swapped)
+                (
+                    node.0,
+                    pages(sums.figures.present),
+                    pages(sums.figures.touched),
+                    pages(sums.within[4]),
+                    sums.figures.swapped.known(),
+                )
             });
             sums.collect()
         };
@@ -467,14 +484,13 @@ mod tests {
             (4, all, all, BLOCK_SIZE),
         ] {
             let time = Duration::from_secs(second);
-            let mut update = history.update(time);
-            update.take(&[block(accessed)]);
-            update.note_cleared(&[ClearPages { pages: clear, ..ClearPages::default() }]);
+            let mut part = history.update(time).take(&[block(accessed)]);
+            part.note_cleared(&[ClearPages { pages: clear, ..ClearPages::default() }]);
             let found;
-            (history, found) = update.finish_with_sums(time, (TargetId::PhysicalMemory, &mappings), true);
+            (history, found) = part.end(&mappings).finish_with_sums(time, (TargetId::PhysicalMemory, &mappings), true);
             let total = found.total();
             assert_eq!(total.within, [expected; WINDOWS.len()], "after {second} s");
-            assert_eq!(total.unknown, if second < 3 { BLOCK_SIZE } else { 0 }, "after {second} s");
+            assert_eq!(total.figures.unknown, if second < 3 { BLOCK_SIZE } else { 0 }, "after {second} s");
         }
     }
 
@@ -485,8 +501,7 @@ mod tests {
         for second in 0..5 {
             let mut update = history.update(Duration::from_secs(second));
             for part in 0..10 {
-                update.take(&(part * 100..(part + 1) * 100).map(idle).collect::<Vec<_>>());
-                update.end_part(&[]);
+                update = update.take(&(part * 100..(part + 1) * 100).map(idle).collect::<Vec<_>>()).end(&[]);
             }
             history = Arc::new(update.finish(Duration::from_secs(second)));
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{
-    AddrRange, Attributes, Budget, IntervalsGoal, PaceOptions, Pacer, RegionPages, RegionSnapshot, Snapshot, Start,
+    AddrRange, Attributes, Budget, Figures, IntervalsGoal, PaceOptions, Pacer, RegionSnapshot, Snapshot, Start,
     StepWork, SurveyInterval, SurveyWork, TargetId, TargetSnapshot,
 };
 use rand::{RngExt, SeedableRng};
@@ -309,7 +309,7 @@ impl World {
 /// Memory that is accessed all the time, so that only the budget holds the sampling interval up.
 fn all_hot() -> Snapshot {
     let size = 1 << 30;
-    let pages = Some(RegionPages { present: size, touched: size, ..RegionPages::default() });
+    let pages = Some(Figures { present: size, touched: size, ..Figures::default() });
     let range = AddrRange::new(0, size).expect("a range");
     let region = RegionSnapshot { nr_accesses: 20, nr_samples: 20, pages, ..RegionSnapshot::new(range) };
     let target =

@@ -6,8 +6,8 @@ use std::time::Duration;
 use isotherm_core::scheme::{
     Action, ClosedInterval, Condition, HUGE_PAGE_SIZE, NoGauges, PageKind, Quota, Report, Scheme, Schemes, Weights,
 };
-use isotherm_core::survey::{BlockPages, PageBits, PageHistory, RegionPages};
-use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
+use isotherm_core::survey::{BlockPages, PageBits, PageHistory};
+use isotherm_core::{Figures, PAGE_SIZE, Sink, Snapshot};
 
 use crate::fixtures::{
     AGGREGATION, Log, Region, SAMPLES, TestActuator, TestInspector, action, pages, process, snapshot, target,
@@ -79,7 +79,8 @@ fn no_action_is_done_to_a_region_without_pages() {
 fn no_action_is_done_to_a_region_of_which_nothing_is_known() {
     let mut history = PageHistory::default();
     history.take(&[found(Pages { present: |_| true, accessed: |_| true })], SECOND);
-    let unknown = RegionPages { present: 512 * PAGE_SIZE, unknown: 512 * PAGE_SIZE, ..RegionPages::default() };
+    let all = 512 * PAGE_SIZE;
+    let unknown = Figures { present: all, unknown: all, ..Figures::unknown() };
     assert_eq!(history.pages_in(pages(0, 512)), unknown);
     for action in Action::ALL {
         let log = Log::default();
@@ -197,10 +198,10 @@ fn touched_memory_without_samples_has_no_frequency() {
     let log = Log::default();
     let mut schemes = schemes(Scheme::new("stat", idle(Duration::ZERO), Action::Stat), &log);
     let mut found = surveyed(50, &[(0, 256, 0, 50), (256, 512, 0, 50)], &history);
-    found.targets[0].regions[0].pages = Some(RegionPages {
+    found.targets[0].regions[0].pages = Some(Figures {
         unknown: 0,
         touched: 256 * PAGE_SIZE,
-        ..RegionPages { present: 256 * PAGE_SIZE, ..RegionPages::default() }
+        ..Figures { present: 256 * PAGE_SIZE, ..Figures::default() }
     });
     found.targets[0].regions.iter_mut().for_each(|region| region.nr_samples = 0);
     schemes.aggregated(&found).unwrap();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use isotherm_core::TargetId;
 use isotherm_core::units::{count, nanoseconds};
-use isotherm_record::{Contents, Header, Host, RecordError, Recorder, SnapshotRecord, recording_at};
+use isotherm_record::{Contents, Header, RecordError, Recorder, SnapshotRecord, recording_at};
 
 pub use error::ImportError;
 pub use open::is_recording;
@@ -112,21 +112,8 @@ fn header(timeline: &Timeline, (min_regions, max_regions): (u64, u64), version: 
         update_ns: update_ns.unwrap_or(0),
         min_regions,
         max_regions,
-        seed: 0,
-        budget: None,
-        intervals: None,
         started_unix_ns: timeline.started_unix_ns().unwrap_or(0),
-        host: Host {
-            id: String::new(),
-            boot_id: String::new(),
-            name: String::new(),
-            kernel: String::new(),
-            architecture: String::new(),
-            cpus: 0,
-            memory_bytes: 0,
-        },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }
 

@@ -88,15 +88,15 @@ fn shifted(pages: PageBits, offset: u64) -> PageBits {
 
 /// Moves bytes that are present in the mapping `from` to the mapping `to`, in which they are present already.
 fn move_pages(read: &mut [MappingRead], from: usize, to: usize, bytes: u64) {
-    let of = &mut read[from];
+    let of = &mut read[from].figures;
     let bytes = bytes.min(of.present);
-    let accessed = (u128::from(of.accessed) * u128::from(bytes) / u128::from(of.present.max(1))) as u64;
+    let touched = (u128::from(of.touched) * u128::from(bytes) / u128::from(of.present.max(1))) as u64;
     of.present -= bytes;
-    of.mapped_again += bytes;
-    of.accessed -= accessed;
+    of.touched -= touched;
     of.unobservable = of.unobservable.min(of.present);
-    let first = &mut read[to];
-    first.accessed = (first.accessed + accessed).min(first.present - first.unobservable);
+    read[from].mapped_again += bytes;
+    let first = &mut read[to].figures;
+    first.touched = (first.touched + touched).min(first.present - first.unobservable);
 }
 
 /// The pages of a range of at most 2 MiB that are present and not copies of this process: the first one is bit 0.
@@ -117,6 +117,7 @@ fn present(pagemap: &Pagemap, range: AddrRange) -> Result<PageBits, TableError> 
 mod tests {
     use std::convert::Infallible;
 
+    use isotherm_core::Figures;
     use isotherm_core::survey::Kinds;
 
     use super::*;
@@ -130,7 +131,12 @@ mod tests {
     fn mapping(start: u64, end: u64, present: u64, accessed: u64) -> MappingRead {
         let [present, accessed] = [present, accessed].map(|mib| mib * MIB);
         let (range, kinds) = (range(start, end), Kinds::default());
-        MappingRead { range, present, accessed, unobservable: 0, mapped_again: 0, swapped: None, kinds }
+        MappingRead {
+            range,
+            figures: Figures { present, touched: accessed, ..Figures::default() },
+            mapped_again: 0,
+            kinds,
+        }
     }
 
     fn view(start: u64, end: u64, first: u64) -> SecondView {
@@ -150,7 +156,7 @@ mod tests {
         for ((from, to), pages) in again(views, &read, present).unwrap() {
             move_pages(&mut read, from, to, pages * PAGE_SIZE);
         }
-        read.iter().map(|of| (of.present / MIB, of.accessed / MIB, of.mapped_again / MIB)).collect()
+        read.iter().map(|of| (of.figures.present / MIB, of.figures.touched / MIB, of.mapped_again / MIB)).collect()
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod activity;
 mod allocations;
+mod figures;
 mod panel;
 mod survey;
 
@@ -18,6 +19,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 pub(crate) use activity::{Acted, Action, Activity, Last, Memory, Refusal, Scheme, System, Total};
 pub(crate) use allocations::{Allocations, Call, Frame, Stack};
+pub(crate) use figures::Figures;
 pub(crate) use panel::{Estimate, MappingPanel, Panel, TargetPanel};
 pub(crate) use survey::{Block, Kinds, OnNode, Sums, Survey, SurveyCost, SurveyTotal, Surveyed};
 
@@ -196,23 +198,6 @@ table! {
         "hz_factor_tenths" => hz_factor_tenths: Option<u16>,
         /// what the last survey found in the region; null without one
         "figures" => figures: Option<Figures>,
-    }
-}
-
-table! {
-    /// What a survey knows of some bytes.
-    struct Figures, FiguresBuilder, FiguresReader {
-        /// bytes in memory
-        "present_bytes" => present_bytes: u64,
-        /// bytes that were accessed since the survey before
-        "touched_bytes" => touched_bytes: u64,
-        /// present bytes that could not be observed
-        "unobservable_bytes" => unobservable_bytes: u64,
-        /// present bytes whose accesses since the survey before are not known: `touched_bytes` and `within_bytes` count
-        /// them as accessed in the same share as the rest
-        "unknown_bytes" => unknown_bytes: u64,
-        /// bytes in swap; null if the survey does not know
-        "swapped_bytes" => swapped_bytes: Option<u64>,
     }
 }
 

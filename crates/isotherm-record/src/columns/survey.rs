@@ -140,11 +140,11 @@ table! {
         "mean_before_cs" => mean_before_cs: Option<i32>,
         /// the number of absent pages that are in swap; null if the survey does not know
         "swapped_pages" => swapped_pages: Option<u16>,
-        /// how many of the present pages could not be observed; null if that is not known
-        "unobservable_pages" => unobservable_pages: Option<u16>,
+        /// how many of the present pages could not be observed
+        "unobservable_pages" => unobservable_pages: u16,
         /// of how many of the present pages it is not known whether they were accessed since the survey before;
-        /// `touched_pages` counts them as accessed in the same share as the rest; null if that is not known
-        "unknown_pages" => unknown_pages: Option<u16>,
+        /// `touched_pages` counts them as accessed in the same share as the rest
+        "unknown_pages" => unknown_pages: u16,
     }
 }
 

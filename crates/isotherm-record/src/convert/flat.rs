@@ -60,7 +60,7 @@ pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
         touched_bytes: region.pages.map(|pages| pages.touched),
         unobservable_bytes: region.pages.map(|pages| pages.unobservable),
         unknown_bytes: region.pages.map(|pages| pages.unknown),
-        swapped_bytes: region.pages.and_then(|pages| pages.swapped),
+        swapped_bytes: region.pages.and_then(|pages| pages.swapped.known()),
         absent_bytes: absent_bytes(row, region, mappings),
         aggregation_ns,
         access_hz: region.access_hz(row.aggregation),

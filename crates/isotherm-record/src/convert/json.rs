@@ -89,11 +89,8 @@ struct RegionOut {
 /// What the last survey found in a region. A region without a survey does not have these fields.
 #[derive(Serialize)]
 struct PagesOut {
-    present_bytes: u64,
-    touched_bytes: u64,
-    unobservable_bytes: u64,
-    unknown_bytes: u64,
-    swapped_bytes: Option<u64>,
+    #[serde(flatten)]
+    figures: columns::Figures,
     absent_bytes: Option<u64>,
 }
 
@@ -257,11 +254,7 @@ impl Json {
             nr_unobservable: region.nr_unobservable,
             nr_samples: region.nr_samples,
             pages: region.pages.map(|pages| PagesOut {
-                present_bytes: pages.present,
-                touched_bytes: pages.touched,
-                unobservable_bytes: pages.unobservable,
-                unknown_bytes: pages.unknown,
-                swapped_bytes: pages.swapped,
+                figures: (&pages).into(),
                 absent_bytes: flat::absent_bytes(row, region, mappings),
             }),
         });

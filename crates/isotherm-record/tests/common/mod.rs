@@ -15,8 +15,7 @@ use isotherm_core::survey::{
     BLOCK_SIZE, BlockSums, Kinds, MappingSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, Unseen,
 };
 use isotherm_core::{
-    AddrRange, Mapping, MemoryUse, PAGE_SIZE, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
-    TargetSnapshot,
+    AddrRange, Figures, Mapping, MemoryUse, PAGE_SIZE, RegionSnapshot, Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
     Activity, AnonymousMemory, Cgroup, Contents, Cost, Header, Host, Limit, NotAfforded, RecordError, RecordedBudget,
@@ -46,8 +45,7 @@ pub fn header() -> Header {
             cpus: 2,
             memory_bytes: 8 << 30,
         },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     }
 }
 
@@ -241,31 +239,35 @@ pub fn survey(i: u32) -> SurveyRecord {
             .map(|mapping| {
                 let within = std::array::from_fn(|window| window as u64 / 2 * PAGE_SIZE);
                 let sums = PageSums {
-                    present: 9 * PAGE_SIZE,
-                    touched: n % 9 * PAGE_SIZE,
-                    unobservable: 2 * PAGE_SIZE,
-                    unknown: n % 3 * PAGE_SIZE,
-                    swapped: (mapping == 0).then_some(PAGE_SIZE),
+                    figures: Figures {
+                        present: 9 * PAGE_SIZE,
+                        touched: n % 9 * PAGE_SIZE,
+                        unobservable: 2 * PAGE_SIZE,
+                        unknown: n % 3 * PAGE_SIZE,
+                        swapped: (mapping == 0).then_some(PAGE_SIZE).into(),
+                    },
                     kinds: Kinds {
-                        lazily_freed: u64::from(mapping) * PAGE_SIZE,
+                        lazily_freed: mapping as u64 * PAGE_SIZE,
                         unseen: [(Unseen::Guest, PAGE_SIZE)].into_iter().collect(),
                     },
-                    mapped_again: u64::from(mapping) * 3 * PAGE_SIZE,
+                    mapped_again: mapping as u64 * 3 * PAGE_SIZE,
                     within,
                 };
-                MappingSums { mapping, sums }
+                MappingSums::new(mapping, &target.mappings, sums).unwrap()
             })
             .collect(),
         by_block: (0..n % 4)
             .map(|nth| BlockSums {
+                pages: Figures {
+                    present: 9,
+                    touched: 3,
+                    swapped: (nth > 0).then_some(2).into(),
+                    unobservable: 4,
+                    unknown: u16::from(nth != 1),
+                },
                 start: nth * BLOCK_SIZE,
-                present: 9,
-                touched: 3,
                 idle: Duration::from_secs(nth),
                 mean_idle: (nth > 0).then(|| Duration::from_secs(2 * nth)),
-                swapped: (nth > 0).then_some(2),
-                unobservable: Some(4),
-                unknown: (nth != 1).then_some(1),
             })
             .collect(),
         by_node: Vec::new(),
@@ -296,12 +298,12 @@ pub fn record_with_surveys(path: &Path, count: u32) -> (Vec<Row>, Vec<SurveyReco
     for i in 1..=count {
         let mut record = snapshot_record(i);
         for region in record.snapshot.targets.iter_mut().flat_map(|target| &mut target.regions).skip(1) {
-            region.pages = Some(RegionPages {
+            region.pages = Some(Figures {
                 present: PAGE_SIZE,
                 touched: 10,
                 unobservable: 20,
                 unknown: u64::from(i % 30),
-                swapped: i.is_multiple_of(2).then_some(0),
+                swapped: i.is_multiple_of(2).then_some(0).into(),
             });
         }
         recorder.write(&record).unwrap();

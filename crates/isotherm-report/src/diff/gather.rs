@@ -7,7 +7,7 @@ use isotherm_core::TargetId;
 use isotherm_core::rate::sampling_interval;
 use isotherm_core::survey::{PageSums, WINDOWS};
 
-use super::quantity::{Amount, Quantity};
+use super::quantity::{Amount, Count};
 use isotherm_record::Needs;
 
 use crate::ReportError;
@@ -90,7 +90,7 @@ impl Series {
 }
 
 /// The four quantities of a name over time.
-type AllSeries = [Series; Quantity::ALL.len()];
+type AllSeries = [Series; Count::ALL.len()];
 
 /// What one recording has.
 #[derive(Default)]
@@ -101,7 +101,7 @@ pub(super) struct Gathered {
     mappings: HashMap<String, AllSeries>,
     programs: HashMap<String, AllSeries>,
     /// The time that is known of each quantity, in seconds.
-    covered: [f64; Quantity::ALL.len()],
+    covered: [f64; Count::ALL.len()],
     /// The time of the last row.
     last: Option<Duration>,
     pub(super) snapshots: u64,
@@ -139,14 +139,13 @@ impl Gathered {
             let Ok(nth) = surveys.times.binary_search(&(survey.time, survey.interval)) else { continue };
             let seconds = survey.interval.as_secs_f64();
             let warm = !settled || surveys.reaches.get(nth).is_some_and(|&reach| reach >= window);
-            let amounts = |sums: &PageSums| [warm.then_some(sums.within[place]), Some(sums.present)];
+            let amounts = |sums: &PageSums| [warm.then_some(sums.within[place]), Some(sums.figures.present)];
             self.covered[0] += if warm { seconds } else { 0.0 };
             self.covered[1] += seconds;
             for (target, info) in record.described().filter(|(target, _)| selection.holds_target(target.id)) {
                 let program = program_of(target.id, &info.command);
-                for found in &target.by_mapping {
-                    let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
-                    let sums = part(&found.sums, mapping.range, selection.address);
+                for (mapping, sums) in target.surveyed() {
+                    let sums = part(sums, mapping.range, selection.address);
                     let label = mapping.label();
                     for (nth, bytes) in amounts(&sums).into_iter().enumerate() {
                         let Some(bytes) = bytes else { continue };
@@ -186,7 +185,7 @@ impl Gathered {
     }
 
     /// All memory. If not each page can count `once`, what several targets share counts for each of them.
-    pub(super) fn total(&self, quantity: Quantity, once: bool) -> Option<Amount> {
+    pub(super) fn total(&self, quantity: Count, once: bool) -> Option<Amount> {
         let of_once = self.once.as_ref().filter(|_| once).and_then(|all| all.get(quantity as usize));
         self.amount(of_once.unwrap_or(&self.total[quantity as usize]), quantity)
     }
@@ -204,11 +203,11 @@ impl Gathered {
     }
 
     /// The quantity of the memory of this name. `None` if the name does not occur, or the quantity is not known.
-    pub(super) fn named(&self, kind: Kind, name: &str, quantity: Quantity) -> Option<Amount> {
+    pub(super) fn named(&self, kind: Kind, name: &str, quantity: Count) -> Option<Amount> {
         self.amount(&self.of_kind(kind).get(name)?[quantity as usize], quantity)
     }
 
-    fn amount(&self, series: &Series, quantity: Quantity) -> Option<Amount> {
+    fn amount(&self, series: &Series, quantity: Count) -> Option<Amount> {
         let seconds = self.covered[quantity as usize];
         let mean = || (series.sum / seconds).round() as u64;
         (seconds > 0.0).then(|| Amount { mean_bytes: mean(), peak_bytes: series.peak })
@@ -246,7 +245,7 @@ impl Accumulator for Gathered {
         self.span = Some((start.min(visit.since), end.max(row.time)));
         if self.last.replace(row.time) != Some(row.time) {
             self.snapshots += 1;
-            let of_rows: &[Quantity] = if self.by_samples { &Quantity::ALL } else { &[Quantity::Hot, Quantity::Cold] };
+            let of_rows: &[Count] = if self.by_samples { &Count::ALL } else { &[Count::Hot, Count::Cold] };
             of_rows.iter().for_each(|&quantity| self.covered[quantity as usize] += span);
             self.aggregations.push((row.aggregation, span));
             self.samplings.push((sampling_interval(row.aggregation, row.samples), span));
@@ -260,16 +259,16 @@ impl Accumulator for Gathered {
             let share = Share::of(piece.region, row.samples, row.aggregation);
             let parts = Parts::of(piece.region, share, visit.hot());
             let of = |share: f64| (bytes as f64 * share).round() as u64;
-            self.add(Quantity::Hot as usize, names, row.time, of(parts.hot), span);
-            self.add(Quantity::Cold as usize, names, row.time, of(parts.cold), span);
+            self.add(Count::Hot as usize, names, row.time, of(parts.hot), span);
+            self.add(Count::Cold as usize, names, row.time, of(parts.cold), span);
             if self.by_samples && piece.region.nr_accesses > 0 {
-                self.add(Quantity::WorkingSet as usize, names, row.time, bytes, span);
+                self.add(Count::WorkingSet as usize, names, row.time, bytes, span);
             }
         }
         if self.by_samples {
             for (range, name) in visit.mapped() {
                 let names = (shown_name(&name), &*program);
-                self.add(Quantity::Resident as usize, names, row.time, range.size(), span);
+                self.add(Count::Resident as usize, names, row.time, range.size(), span);
             }
         }
         Ok(())

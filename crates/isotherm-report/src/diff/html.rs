@@ -6,7 +6,7 @@ use std::io::Write;
 use isotherm_core::units;
 
 use super::text::{means, percent, sharing, what};
-use super::{Changes, Diff, Quantity, folded, signed, svg};
+use super::{Changes, Count, Diff, folded, signed, svg};
 use crate::escape::markup;
 use crate::html::{document, items};
 use crate::{Picture, ReportError};
@@ -28,9 +28,7 @@ pub(super) fn page(diff: &Diff, picture: Picture, out: &mut dyn Write) -> Result
             "picture" => {
                 svg::draw(diff, picture).embedded("Working set, resident, hot and cold memory before and after")
             }
-            "total" => {
-                table("", &Quantity::ALL.map(|quantity| row(diff.name(quantity), &diff.total, quantity)).concat())
-            }
+            "total" => table("", &Count::ALL.map(|quantity| row(diff.name(quantity), &diff.total, quantity)).concat()),
             "sharing" => sharing(diff).unwrap_or_default().into(),
             "tables" => tables(diff),
             other => format!("(no {other})"),
@@ -41,7 +39,7 @@ pub(super) fn page(diff: &Diff, picture: Picture, out: &mut dyn Write) -> Result
 
 fn tables(diff: &Diff) -> String {
     let mut out = String::new();
-    for quantity in Quantity::ALL {
+    for quantity in Count::ALL {
         _ = writeln!(out, "<h2>{}</h2>", markup(&diff.meaning(quantity)));
         for (all, title) in [(&diff.mappings, "mapping"), (&diff.programs, "command")] {
             let (shown, others) = folded(all, quantity, NAMES);
@@ -59,7 +57,7 @@ fn table(title: &str, rows: &str) -> String {
     )
 }
 
-fn row(name: &str, changes: &Changes, quantity: Quantity) -> String {
+fn row(name: &str, changes: &Changes, quantity: Count) -> String {
     let change = changes.of(quantity);
     let [before, after] = means(change);
     let peak = |amount: Option<super::Amount>| amount.map_or_else(|| "-".into(), |a| units::table_bytes(a.peak_bytes));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::{Amount, Change, Changes, Quantity};
+use super::{Amount, Change, Changes, Count};
 use crate::schema::serialized_as;
 
 /// The changes of each quantity.
@@ -20,7 +20,7 @@ pub(super) struct Quantities {
 }
 
 /// Writes the change of each quantity.
-pub(super) fn quantities<S: Serializer>(of: &[Change; Quantity::ALL.len()], to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn quantities<S: Serializer>(of: &[Change; Count::ALL.len()], to: S) -> Result<S::Ok, S::Error> {
     let [working_set, resident, hot, cold] = *of;
     Quantities { working_set, resident, hot, cold }.serialize(to)
 }

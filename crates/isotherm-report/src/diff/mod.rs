@@ -30,7 +30,7 @@ use crate::{Format, Options, ReportError, escape, png};
 
 use gather::{Gathered, Kind, SurveyTimes};
 
-pub use quantity::{Amount, Change, Quantity};
+pub use quantity::{Amount, Change, Count};
 
 /// One of the two recordings.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ pub struct Changes {
     pub name: String,
     #[serde(flatten, serialize_with = "json::quantities")]
     #[schemars(with = "json::Quantities")]
-    of: [Change; Quantity::ALL.len()],
+    of: [Change; Count::ALL.len()],
 }
 
 /// The difference of two recordings.
@@ -127,12 +127,12 @@ pub struct Diff {
 
 impl Changes {
     /// What both recordings have of a quantity.
-    pub fn of(&self, quantity: Quantity) -> &Change {
+    pub fn of(&self, quantity: Count) -> &Change {
         &self.of[quantity as usize]
     }
 
-    fn new(name: &str, of: impl Fn(Quantity) -> Change) -> Self {
-        Self { name: name.into(), of: Quantity::ALL.map(of) }
+    fn new(name: &str, of: impl Fn(Count) -> Change) -> Self {
+        Self { name: name.into(), of: Count::ALL.map(of) }
     }
 }
 
@@ -174,7 +174,7 @@ impl Diff {
             let names: BTreeSet<&str> = found.iter().flat_map(|found| found.names(kind)).collect();
             let of = |name: &&str| Changes::new(name, |quantity| change(&|found| found.named(kind, name, quantity)));
             let mut all: Vec<Changes> = names.iter().map(of).collect();
-            let key = |changes: &Changes| Quantity::ALL.map(|quantity| Reverse(changes.of(quantity).difference()));
+            let key = |changes: &Changes| Count::ALL.map(|quantity| Reverse(changes.of(quantity).difference()));
             all.sort_by_key(key);
             all
         });
@@ -199,28 +199,28 @@ impl Diff {
     }
 
     /// What the quantity is, in a few words.
-    pub(crate) fn meaning(&self, quantity: Quantity) -> String {
+    pub(crate) fn meaning(&self, quantity: Count) -> String {
         let window = isotherm_core::units::duration(self.window);
         match (quantity, self.basis) {
-            (Quantity::WorkingSet, Basis::Survey) => format!("working set: touched within {window}"),
-            (Quantity::WorkingSet, Basis::Samples) => {
+            (Count::WorkingSet, Basis::Survey) => format!("working set: touched within {window}"),
+            (Count::WorkingSet, Basis::Samples) => {
                 format!("working set: accessed within {window}, estimated from samples")
             }
-            (Quantity::Resident, Basis::Survey) => "resident: in memory".into(),
-            (Quantity::Resident, Basis::Samples) => "mapped".into(),
-            (Quantity::Hot, _) => "hot: accessed in at least half of the samples".into(),
-            (Quantity::Cold, _) => "cold: not accessed".into(),
+            (Count::Resident, Basis::Survey) => "resident: in memory".into(),
+            (Count::Resident, Basis::Samples) => "mapped".into(),
+            (Count::Hot, _) => "hot: accessed in at least half of the samples".into(),
+            (Count::Cold, _) => "cold: not accessed".into(),
         }
     }
 
     /// The name of a quantity in tables.
-    pub(crate) fn name(&self, quantity: Quantity) -> &'static str {
+    pub(crate) fn name(&self, quantity: Count) -> &'static str {
         match quantity {
-            Quantity::WorkingSet => "working set",
-            Quantity::Resident if self.basis == Basis::Samples => "mapped",
-            Quantity::Resident => "resident",
-            Quantity::Hot => "hot",
-            Quantity::Cold => "cold",
+            Count::WorkingSet => "working set",
+            Count::Resident if self.basis == Basis::Samples => "mapped",
+            Count::Resident => "resident",
+            Count::Hot => "hot",
+            Count::Cold => "cold",
         }
     }
 }
@@ -260,7 +260,7 @@ fn compared(side: Side<'_>, found: &Gathered, surveys: &SurveyTimes, window: Opt
 }
 
 /// The rows with the largest differences, largest growth first, and the sum of the others.
-fn folded(all: &[Changes], quantity: Quantity, most: usize) -> (Vec<&Changes>, Option<Changes>) {
+fn folded(all: &[Changes], quantity: Count, most: usize) -> (Vec<&Changes>, Option<Changes>) {
     let mut shown: Vec<&Changes> = all.iter().filter(|changes| changes.of(quantity).largest() > 0).collect();
     let weight = |changes: &&Changes| {
         let change = changes.of(quantity);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// A quantity that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
+pub enum Count {
     /// What was accessed within a window.
     WorkingSet,
     /// What is in memory; what is mapped, if one of the recordings has no surveys.
@@ -16,7 +16,7 @@ pub enum Quantity {
     Cold,
 }
 
-impl Quantity {
+impl Count {
     /// All quantities, in the order of reports.
     pub const ALL: [Self; 4] = [Self::WorkingSet, Self::Resident, Self::Hot, Self::Cold];
 }

@@ -3,7 +3,7 @@
 use isotherm_core::units;
 
 use super::text::what;
-use super::{Changes, Diff, Quantity, folded, signed};
+use super::{Changes, Count, Diff, folded, signed};
 use crate::options::Picture;
 use crate::svg::{Anchor, Drawing, fit};
 
@@ -34,7 +34,7 @@ pub(super) fn draw(diff: &Diff, picture: Picture) -> Drawing {
     }
     let column = (width - 24.0) / 2.0;
     y += 8.0;
-    for pair in Quantity::ALL.chunks(2) {
+    for pair in Count::ALL.chunks(2) {
         let heights = pair.iter().zip([12.0, 12.0 + column]).map(|(&quantity, x)| {
             let mut panel = Panel { drawing: &mut drawing, diff, quantity, x, width: column - 12.0 };
             panel.draw(y)
@@ -49,7 +49,7 @@ pub(super) fn draw(diff: &Diff, picture: Picture) -> Drawing {
 struct Panel<'a> {
     drawing: &'a mut Drawing,
     diff: &'a Diff,
-    quantity: Quantity,
+    quantity: Count,
     x: f64,
     width: f64,
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use isotherm_core::units;
 
-use super::{Change, Changes, Compared, Diff, Quantity, folded, signed};
+use super::{Change, Changes, Compared, Count, Diff, folded, signed};
 use crate::colour::{Rgb, of_rate};
 use crate::escape::sanitise;
 use crate::text::bar::stacked;
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, diff: &Diff) -> io
         writeln!(out, "{}", terminal.dim(&wrap(note, terminal.width(), 2)))?;
     }
     let programs = if diff.programs.len() > 1 { &diff.programs[..] } else { &[] };
-    for quantity in Quantity::ALL {
+    for quantity in Count::ALL {
         for (all, title) in [(&diff.mappings[..], "mapping"), (programs, "command")] {
             names(out, terminal, diff, quantity, all, title)?;
         }
@@ -103,14 +103,14 @@ fn totals(out: &mut dyn Write, terminal: &Terminal, diff: &Diff) -> io::Result<(
         ];
         cells.map(Cell::from).into()
     };
-    table(out, terminal, &columns, &Quantity::ALL.map(row))
+    table(out, terminal, &columns, &Count::ALL.map(row))
 }
 
 fn names(
     out: &mut dyn Write,
     terminal: &Terminal,
     diff: &Diff,
-    quantity: Quantity,
+    quantity: Count,
     all: &[Changes],
     title: &'static str,
 ) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! The heatmap as JSON.
 
+use crate::bytes::Bytes;
 use isotherm_core::TargetId;
 use isotherm_record::pid_column;
 use schemars::JsonSchema;
@@ -110,7 +111,7 @@ struct TargetJson<'a> {
     /// Bytes in memory at the last survey. `None` without surveys.
     resident_bytes: Option<u64>,
     /// Bytes in swap at the last survey. `None` if the surveys do not tell.
-    swapped_bytes: Option<u64>,
+    swapped_bytes: Bytes,
     /// Mapped bytes that are neither in memory nor known to be in swap, at the last survey. `None` without surveys, and
     /// for physical memory.
     absent_bytes: Option<u64>,
@@ -210,7 +211,7 @@ impl<'a> From<&'a TargetMap> for TargetJson<'a> {
             areas: map.axis.areas.iter().map(area).collect(),
             rows: (0..map.axis.rows).filter_map(row).collect(),
             resident_bytes: map.at_end.map(|bytes| bytes.present),
-            swapped_bytes: map.at_end.and_then(|bytes| bytes.swapped),
+            swapped_bytes: map.at_end.map_or_else(Bytes::default, |bytes| bytes.swapped),
             absent_bytes: map.at_end.and_then(|bytes| bytes.absent),
             swapped: map.shares(|placement| placement.swapped),
             absent: map.shares(move |placement| (!physical).then(|| placement.absent())),

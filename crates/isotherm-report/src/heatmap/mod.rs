@@ -21,7 +21,7 @@ use crate::extent::Extent;
 use crate::intervals::IntervalRange;
 use crate::measure::Measure;
 use crate::placement::{PlacedBytes, Placement, Places};
-use crate::source::{Accumulator, Known, Seen, Selection, Source, Takes, Walks};
+use crate::source::{Accumulator, KnownPiece, Seen, Selection, Source, Takes, Walks};
 use crate::surveys::{Piece, pieces, runs, selected};
 
 use grid::Grid;
@@ -275,19 +275,20 @@ impl Heatmap {
             map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
             let axis = &map.axis;
             map.cells.add(&columns, |rows, time| {
-                let used = |of: &Piece<'_>| (of.present, of.touched, of.unobservable, of.unknown, of.idle);
+                let used = |of: &Piece<'_>| (of.shares.present, of.shares.of_present(), of.idle);
                 for piece in runs(pieces(found, selection.address), |run, next| used(run) == used(next)) {
-                    let observed = (1.0 - piece.unobservable).max(0.0);
-                    let known = (observed - piece.unknown).max(0.0);
+                    let of = piece.shares;
+                    let observed = (of.present - of.unobservable).max(0.0);
+                    let known = (observed - of.unknown).max(0.0);
                     let idle = piece.idle.as_secs_f64();
                     for (row, bytes) in axis.rows_of(piece.range) {
-                        let weight = bytes as f64 * piece.present * time;
+                        let weight = bytes as f64 * time;
                         let sums = &mut rows[row];
-                        sums.weight += weight;
+                        sums.weight += weight * of.present;
                         sums.observed += weight * observed;
                         sums.rated += weight * observed;
-                        sums.unknown += weight * piece.unknown;
-                        sums.accessed += weight * piece.touched;
+                        sums.unknown += weight * of.unknown;
+                        sums.accessed += weight * of.touched;
                         sums.age += weight * known * idle;
                         sums.aged += weight * known;
                     }
@@ -438,7 +439,7 @@ impl Accumulator for Heatmap {
         map.cells.end_before(columns.first().map_or(0, |&(first, _)| first));
         let (axis, seconds) = (&map.axis, visit.span().as_secs_f64());
         map.cells.add(&columns, |rows, time| {
-            for Known { piece, share, .. } in visit.known() {
+            for KnownPiece { piece, share, .. } in visit.known() {
                 let sampled = Sampled { observed: share.observed, unknown: share.unknown, hz: share.hz };
                 let age = f64::from(piece.region.age) * aggregation;
                 if let Some(pages) = piece.region.pages {
@@ -461,19 +462,13 @@ impl Accumulator for Heatmap {
     }
 }
 
-/// Whether a survey tells what is in swap. A merged one tells it of blocks.
-fn knows_swap(found: &TargetSurvey) -> bool {
-    found.by_mapping.iter().any(|of| of.sums.swapped.is_some())
-        || found.by_block.iter().any(|block| block.swapped.is_some())
-}
-
 impl TargetMap {
     /// Adds where a survey found the memory in these columns, each with the seconds in it.
     fn add_places(&mut self, found: &TargetSurvey, selection: &Selection, columns: &[(usize, f64)]) {
         let (axis, count) = (&self.axis, self.columns.count);
         let places = self.places.get_or_insert_with(|| Grid::new(axis.rows, count));
         places.end_before(columns.first().map_or(0, |&(first, _)| first));
-        let knows_swap = knows_swap(found);
+        let knows_swap = found.knows_swap();
         places.add(columns, |rows, time| {
             for mapping in found.mappings.iter().filter(|mapping| is_memory(&found.mappings, mapping)) {
                 let range = selection.clip(mapping.range);
@@ -484,16 +479,17 @@ impl TargetMap {
                 }
             }
             // Most memory is in memory as a whole.
-            let placed = |of: &Piece<'_>| (of.present, of.swapped);
+            let placed = |of: &Piece<'_>| (of.shares.present, of.shares.swapped);
             for piece in runs(pieces(found, selection.address), |run, next| placed(run) == placed(next)) {
                 let is_reserved = !is_memory(&found.mappings, piece.mapping);
-                let (present, swapped) = (piece.present, piece.swapped.unwrap_or(0.0));
+                let (present, swapped) = (piece.shares.present, piece.shares.swapped);
+                let (known, swapped) = (!swapped.is_unknown(), swapped.least());
                 for (row, bytes) in axis.rows_of(piece.range) {
                     let (places, weight) = (&mut rows[row], bytes as f64 * time);
                     if is_reserved {
                         let kept = weight * (present + swapped);
                         places.mapped += kept;
-                        places.known += if piece.swapped.is_some() { kept } else { 0.0 };
+                        places.known += if known { kept } else { 0.0 };
                     }
                     places.present += weight * present;
                     places.swapped += weight * swapped;

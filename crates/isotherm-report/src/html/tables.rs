@@ -1,5 +1,6 @@
 //! The tables of the page. They need no script.
 
+use crate::bytes::Bytes;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
@@ -40,8 +41,8 @@ pub(crate) fn marks(marks: &[Mark]) -> String {
 const LEAST: f64 = 0.002;
 
 /// A size, if it is known.
-fn size(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "–".into(), units::table_bytes)
+fn size(bytes: impl Into<Bytes>) -> String {
+    bytes.into().cell().unwrap_or_else(|| "–".into())
 }
 
 fn cells(t: &Temperature) -> String {
@@ -80,7 +81,7 @@ fn bar(t: &Temperature, largest: u64) -> String {
 }
 
 fn in_swap(t: &Temperature) -> u64 {
-    t.surveyed.swapped_bytes.unwrap_or(0)
+    t.surveyed.swapped_bytes.least()
 }
 
 /// The length of a bar.
@@ -240,7 +241,7 @@ pub(crate) fn overhead(o: &Overhead) -> String {
         )
     };
     let facts = [
-        ("Pace", o.pace.line().unwrap_or_default()),
+        ("RecordedPace", o.pace.line().unwrap_or_default()),
         ("CPU time", cpu(o)),
         ("CPU time over each 10 s", cpu_over_windows(o)),
         ("Sampling rounds", format!("{}, {} of them late", units::count(o.rounds), units::count(o.late_rounds))),

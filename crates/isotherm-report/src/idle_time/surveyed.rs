@@ -1,10 +1,8 @@
 //! Idle times from surveys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, WINDOWS};
-use isotherm_core::{Mapping, TargetId};
+use isotherm_core::survey::{PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_record::Needs;
 
 use super::{ByName, IdleTime, edges};
@@ -24,8 +22,8 @@ pub(crate) struct Surveys {
     all: Vec<SurveyedSums>,
     /// Whether it is known of one of them only with what targets share counted for each.
     counts_twice: bool,
-    /// The mappings of the targets at the last one, and their sums.
-    last: Vec<(TargetId, Arc<[Mapping]>, Vec<MappingSums>)>,
+    /// The last one of the targets, without blocks.
+    last: Vec<TargetSurvey>,
 }
 
 /// What a survey found.
@@ -58,11 +56,10 @@ impl Surveys {
         };
         let over_time: Vec<Moment> = self.all.iter().map(moment).collect();
         let mut names = ByName::default();
-        for (id, mappings, by_mapping) in &self.last {
-            let group = grouping.of_target(*id);
-            for found in by_mapping {
-                let Some(mapping) = mappings.get(found.mapping as usize) else { continue };
-                let sums = part(&found.sums, mapping.range, self.selection.address);
+        for target in &self.last {
+            let group = grouping.of_target(target.id);
+            for (mapping, sums) in target.surveyed() {
+                let sums = part(sums, mapping.range, self.selection.address);
                 names.add(shown_name(&mapping.label()), group, &sizes(&sums, &edges, known));
             }
         }
@@ -71,7 +68,7 @@ impl Surveys {
             basis: Basis::Survey,
             time: last,
             survey_interval: Some(Duration::from_millis((interval.as_micros() as u64 + 500) / 1000)),
-            estimated_bytes: self.all.last().map_or(0, |found| total(found).unknown),
+            estimated_bytes: self.all.last().map_or(0, |found| total(found).figures.unknown),
             counts_once: !self.counts_twice,
             total: over_time.last().map(|moment| moment.sizes.clone()).unwrap_or_default(),
             mappings,
@@ -96,12 +93,11 @@ impl Accumulator for Surveys {
         if targets().next().is_none() || !selection.holds_time(survey.time) || survey.interval.is_zero() {
             return Ok(());
         }
-        let mut sum = PageSums::default();
-        targets().for_each(|target| sum.add(&selected(target, selection.address).0));
+        let sum = targets().map(|target| selected(target, selection.address).0).sum();
         let once = once(survey, selection);
         self.counts_twice |= once.is_none();
         self.last.clear();
-        self.last.extend(targets().map(|of| (of.id, Arc::clone(&of.mappings), of.by_mapping.clone())));
+        self.last.extend(targets().map(TargetSurvey::without_blocks));
         let once = once.filter(|once| *once != sum).map(Box::new);
         self.all.push(SurveyedSums { time: survey.time, interval: survey.interval, known, sum, once });
         Ok(())
@@ -124,7 +120,7 @@ fn once(survey: &SurveySnapshot, selection: &Selection) -> Option<PageSums> {
 /// it has been idle for at least the start of the band. Of what may belong to the first band, it is not known.
 fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
     let mut sizes = Sizes::empty(edges.len());
-    let observable = sums.present.saturating_sub(sums.unobservable);
+    let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
     let within = |edge: &Duration| {
         let place = WINDOWS.iter().position(|window| window == edge);
         place.map_or(observable, |place| sums.within[place].min(observable))
@@ -143,7 +139,7 @@ fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
             break;
         }
     }
-    sizes.unobservable_bytes = sums.unobservable;
+    sizes.unobservable_bytes = sums.figures.unobservable;
     sizes.unknown_bytes = observable - before;
     sizes
 }
@@ -151,10 +147,11 @@ fn sizes(sums: &PageSums, edges: &[Duration], known: Duration) -> Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::Figures;
 
     #[test]
     fn what_was_not_accessed_since_the_first_survey_has_been_idle_for_that_time_at_least() {
-        let mut sums = PageSums { present: 100, unobservable: 10, ..PageSums::default() };
+        let mut sums = PageSums::of(Figures { present: 100, unobservable: 10, ..Figures::default() });
         sums.within = [10, 20, 30, 40, 50, 60, 60, 60, 60, 60];
         let edges = [0, 1, 5, 10].map(Duration::from_secs);
         let of = |known| sizes(&sums, &edges, Duration::from_secs(known));

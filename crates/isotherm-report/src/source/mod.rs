@@ -14,7 +14,7 @@ use crate::names::Names;
 use crate::sanitise;
 
 pub use selection::{SelectedTarget, Selection};
-pub(crate) use visit::Known;
+pub(crate) use visit::KnownPiece;
 pub use visit::{Piece, Share, Visit, pieces};
 pub(crate) use walk::Walks;
 pub use walk::{Accumulator, Detail, Seen, Takes, walk};
@@ -55,19 +55,19 @@ pub(crate) fn only<T: 'static>(
     source: &dyn Source,
     needs: Needs,
     item: fn(Event) -> Option<T>,
-) -> Result<Found<'_, T>, ReportError> {
+) -> Result<Items<'_, T>, ReportError> {
     let events = source.events(needs).map_err(ReportError::Source)?;
     Ok(Box::new(events.filter_map(move |event| event.map_err(ReportError::Source).map(item).transpose())))
 }
 
 /// Items of one kind, of one walk over a source, or why they cannot be read.
-pub(crate) type Found<'a, T> = Box<dyn Iterator<Item = Result<T, ReportError>> + 'a>;
+pub(crate) type Items<'a, T> = Box<dyn Iterator<Item = Result<T, ReportError>> + 'a>;
 
 /// The surveys of a source. What they say by block is left out unless it is needed.
 ///
 /// # Errors
 /// If they cannot be read.
-pub(crate) fn surveys(source: &dyn Source, blocks: bool) -> Result<Found<'_, SurveyRecord>, ReportError> {
+pub(crate) fn surveys(source: &dyn Source, blocks: bool) -> Result<Items<'_, SurveyRecord>, ReportError> {
     only(source, Needs { surveys: true, blocks, ..Needs::NOTHING }, |event| {
         if let Event::Survey(record) = event { Some(record) } else { None }
     })
@@ -85,7 +85,7 @@ pub(crate) fn is_surveyed(source: &dyn Source) -> Result<bool, ReportError> {
 ///
 /// # Errors
 /// If they cannot be read.
-pub(crate) fn panels(source: &dyn Source) -> Result<Found<'_, PanelSnapshot>, ReportError> {
+pub(crate) fn panels(source: &dyn Source) -> Result<Items<'_, PanelSnapshot>, ReportError> {
     only(source, Needs::PANELS, |event| if let Event::Panel(panel) = event { Some(panel) } else { None })
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn panels(source: &dyn Source) -> Result<Found<'_, PanelSnapshot>, Re
 ///
 /// # Errors
 /// If they cannot be read.
-pub(crate) fn activities(source: &dyn Source) -> Result<Found<'_, Activity>, ReportError> {
+pub(crate) fn activities(source: &dyn Source) -> Result<Items<'_, Activity>, ReportError> {
     only(source, Needs::ACTIVITIES, |event| if let Event::Activity(activity) = event { Some(activity) } else { None })
 }
 

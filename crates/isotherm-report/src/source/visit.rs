@@ -30,13 +30,13 @@ pub struct Visit<'a> {
     /// The frequency in hertz from which on memory is hot.
     pub(super) hot: f64,
     /// What [`known`](Self::known) has computed.
-    pub(super) known: OnceCell<Vec<Known<'a>>>,
+    pub(super) known: OnceCell<Vec<KnownPiece<'a>>>,
 }
 
 impl<'a> Visit<'a> {
     /// What is known of the mapped and selected memory, piece by piece in the order of addresses. It is computed once
     /// for all accumulators.
-    pub(crate) fn known(&self) -> &[Known<'a>] {
+    pub(crate) fn known(&self) -> &[KnownPiece<'a>] {
         self.known.get_or_init(|| {
             let Row { samples, aggregation, ref target, .. } = *self.row;
             let mut all = Vec::with_capacity(target.regions.len() + 16);
@@ -44,7 +44,7 @@ impl<'a> Visit<'a> {
                 let share = Share::of(region, samples, aggregation);
                 let parts = Parts::of(region, share, self.hot);
                 for piece in pieces_of(target, region, places, self.address) {
-                    all.push(Known { bytes: piece.present(), piece, parts, share });
+                    all.push(KnownPiece { bytes: piece.present(), piece, parts, share });
                 }
             }
             all
@@ -121,7 +121,7 @@ impl Piece<'_> {
 
 /// A piece, and what is known of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownPiece<'a> {
     pub(crate) piece: Piece<'a>,
     /// Its bytes in memory.
     pub(crate) bytes: u64,

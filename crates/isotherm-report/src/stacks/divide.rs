@@ -3,18 +3,9 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::survey::{BLOCK_SIZE, BlockSums, PageSums, WINDOWS};
-use isotherm_core::{AddrRange, StackId};
+use isotherm_core::{AddrRange, Figures, StackId};
 
 use super::OwnerMap;
-
-/// How much each stack has, by what the blocks of 2 MiB tell.
-#[derive(Clone, Copy, Default)]
-struct Weights {
-    present: f64,
-    touched: f64,
-    swapped: f64,
-    within: [f64; WINDOWS.len()],
-}
 
 /// The sums of each stack in `range`, which is all of a mapping or a part of it, and which `sums` are about. `blocks`
 /// are those of the target, in the order of addresses.
@@ -31,65 +22,46 @@ pub(crate) fn divide(
     if let [(_, stack)] = parts[..] {
         return vec![(stack, *sums)];
     }
-    let mut weights: BTreeMap<Option<StackId>, Weights> = BTreeMap::new();
+    let mut weights: BTreeMap<Option<StackId>, PageSums<f64>> = BTreeMap::new();
     for (part, stack) in &parts {
-        add(weights.entry(*stack).or_default(), *part, blocks);
+        *weights.entry(*stack).or_default() += weight(*part, blocks);
     }
-    let mut all = Weights::default();
-    for of in weights.values() {
-        all.present += of.present;
-        all.touched += of.touched;
-        all.swapped += of.swapped;
-        all.within.iter_mut().zip(of.within).for_each(|(sum, weight)| *sum += weight);
-    }
-    let share = |bytes: u64, weight: f64, all: f64, size: f64| {
-        // Without blocks, as of a survey by mapping, sizes tell.
-        let share = if all > 0.0 { weight / all } else { size };
-        (bytes as f64 * share) as u64
-    };
+    let all: PageSums<f64> = weights.values().copied().sum();
     let size_of = |wanted: Option<StackId>| {
         let bytes: u64 = parts.iter().filter(|(_, stack)| *stack == wanted).map(|(part, _)| part.size()).sum();
         bytes as f64 / range.size() as f64
     };
     let divided = weights.iter().map(|(stack, of)| {
         let size = size_of(*stack);
-        let by_present = |bytes: u64| share(bytes, of.present, all.present, size);
-        let mut within = sums.within;
-        for (nth, bytes) in within.iter_mut().enumerate() {
-            *bytes = share(*bytes, of.within[nth], all.within[nth], size);
-        }
-        let present = by_present(sums.present);
+        // Without blocks, as of a survey by mapping, sizes tell.
+        let share = |weight: f64, all: f64| if all > 0.0 { weight / all } else { size };
+        let part = |bytes: u64, share: f64| (bytes as f64 * share) as u64;
+        let figures = sums.figures.with(of.figures.with(all.figures, share), part);
+        let of_present = share(of.figures.present, all.figures.present);
+        let within = |nth: usize| part(sums.within[nth], share(of.within[nth], all.within[nth])).min(figures.present);
         let part = PageSums {
-            present,
-            touched: share(sums.touched, of.touched, all.touched, size).min(present),
-            unobservable: by_present(sums.unobservable),
-            unknown: by_present(sums.unknown),
-            mapped_again: (sums.mapped_again as f64 * size) as u64,
-            swapped: sums.swapped.map(|bytes| share(bytes, of.swapped, all.swapped, size)),
-            kinds: sums.kinds.map(by_present),
-            within: within.map(|bytes| bytes.min(present)),
+            figures: Figures { touched: figures.touched.min(figures.present), ..figures },
+            mapped_again: part(sums.mapped_again, size),
+            kinds: sums.kinds.map(|bytes| part(bytes, of_present)),
+            within: std::array::from_fn(within),
         };
         (*stack, part)
     });
     divided.collect()
 }
 
-/// Adds what the blocks tell of a part.
-fn add(to: &mut Weights, part: AddrRange, blocks: &[BlockSums]) {
+/// How much the blocks tell of a part, in pages.
+fn weight(part: AddrRange, blocks: &[BlockSums]) -> PageSums<f64> {
     let first = blocks.partition_point(|block| block.start.saturating_add(BLOCK_SIZE) <= part.start());
-    for block in blocks[first..].iter().take_while(|block| block.start < part.end()) {
+    let inside = blocks[first..].iter().take_while(|block| block.start < part.end()).filter_map(|block| {
         let whole = AddrRange::new(block.start, block.start.saturating_add(BLOCK_SIZE));
-        let Some(inside) = whole.and_then(|whole| whole.intersection(part)) else { continue };
-        let share = inside.size() as f64 / BLOCK_SIZE as f64;
-        let present = f64::from(block.present) * share;
-        to.present += present;
-        to.touched += f64::from(block.touched) * share;
-        to.swapped += f64::from(block.swapped.unwrap_or(0)) * share;
-        for (window, weight) in WINDOWS.iter().zip(&mut to.within) {
-            // Of a block that was accessed within the window, it is not known how much of it was.
-            *weight += if block.idle < *window { present } else { 0.0 };
-        }
-    }
+        let share = whole?.intersection(part)?.size() as f64 / BLOCK_SIZE as f64;
+        let figures = block.pages.map(|pages| f64::from(pages) * share);
+        // Of a block that was accessed within the window, it is not known how much of it was.
+        let within = WINDOWS.map(|window| if block.idle < window { figures.present } else { 0.0 });
+        Some(PageSums { within, ..PageSums::of(figures) })
+    });
+    inside.sum()
 }
 
 #[cfg(test)]
@@ -114,18 +86,22 @@ mod tests {
         }
         let mut maps = OwnerMaps::new(&Arc::new(owners));
         let block = |nth: u64, present, touched, idle| BlockSums {
+            pages: Figures { present, touched, ..Figures::default() },
             start: nth * BLOCK_SIZE,
-            present,
-            touched,
             idle: Duration::from_secs(idle),
             ..BlockSums::default()
         };
         let blocks = [block(0, 300, 300, 0), block(2, 100, 0, 1000)];
-        let sums = PageSums { present: 400, touched: 300, within: [300; WINDOWS.len()], ..PageSums::default() };
+        let sums = PageSums {
+            figures: Figures { present: 400, touched: 300, ..Figures::default() },
+            within: [300; WINDOWS.len()],
+            ..PageSums::default()
+        };
         let divided = divide(&sums, range(0, 4), &blocks, maps.at(target, Duration::ZERO));
-        let told: Vec<_> = divided.iter().map(|(stack, of)| (*stack, of.present, of.touched, of.within[3])).collect();
+        let told: Vec<_> =
+            divided.iter().map(|(stack, of)| (*stack, of.figures.present, of.figures.touched, of.within[3])).collect();
         assert_eq!(told, [(Some(0), 300, 300, 300), (Some(1), 100, 0, 0)]);
         let by_size = divide(&sums, range(0, 4), &[], maps.at(target, Duration::ZERO));
-        assert_eq!(by_size.iter().map(|(_, of)| of.present).collect::<Vec<_>>(), [200, 200]);
+        assert_eq!(by_size.iter().map(|(_, of)| of.figures.present).collect::<Vec<_>>(), [200, 200]);
     }
 }

@@ -7,6 +7,7 @@
 
 mod temperature;
 
+use crate::bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use crate::intervals::IntervalRange;
 use crate::node_memory::NodeMemory;
 use crate::of_mappings::{ByName, OfMappings};
 use crate::overhead::Overhead;
-use crate::pace::Pace;
-use crate::source::{Accumulator, Known, Seen, Takes, Visit};
+use crate::pace::RecordedPace;
+use crate::source::{Accumulator, KnownPiece, Seen, Takes, Visit};
 use temperature::{Added, Sums};
 
 pub use temperature::{Temperature, folded};
@@ -114,7 +115,7 @@ pub struct CountedOnce {
     /// Bytes that were accessed within a survey interval.
     pub touched_bytes: u64,
     /// Bytes in swap at the last survey. `None` if the surveys do not tell.
-    pub swapped_bytes: Option<u64>,
+    pub swapped_bytes: Bytes,
 }
 
 /// How much memory of all targets was in use: by surveys if they know all memory, and else by the panel, with bounds.
@@ -155,7 +156,7 @@ pub struct Summary {
     pub lost_aggregations: u64,
     /// How often the recording surveyed and sampled, and what that cost beside the budget.
     #[serde(flatten)]
-    pub pace: Pace,
+    pub pace: RecordedPace,
     /// The longest call that held the memory map of a target, so that the target could wait for it. `None` if the
     /// recording does not tell.
     pub longest_hold_ns: Option<u64>,
@@ -241,7 +242,7 @@ impl Basis {
         if pages.peek().is_none() {
             return Self::Mapped;
         }
-        let has_memory = pages.any(|pages| pages.present > 0 || pages.swapped > Some(0));
+        let has_memory = pages.any(|pages| pages.kept() > 0);
         if has_memory { Self::Present } else { Self::Nothing }
     }
 }
@@ -400,7 +401,7 @@ impl Accumulator for SummaryBuilder {
                     }
                 }
             }
-            let Some(Known { piece, .. }) = of_mapping.first() else { continue };
+            let Some(KnownPiece { piece, .. }) = of_mapping.first() else { continue };
             let (name, group) = *of_mappings[piece.nth_mapping].get_or_insert_with(|| {
                 let label = piece.mapping.label();
                 let name = shown_name(&label);
@@ -467,8 +468,8 @@ impl Summary {
     /// Leaves out stacks whose memory was never there at a snapshot.
     pub(crate) fn drop_empty_stacks(&mut self) {
         if self.group_by == GroupBy::Stack {
-            let has_some = |t: &Temperature| t.size_bytes > 0 || t.surveyed.resident_bytes > Some(0);
-            self.groups.retain(|group| has_some(&group.total) || group.total.surveyed.swapped_bytes > Some(0));
+            let has_some = |t: &Temperature| t.size_bytes > 0 || !t.surveyed.resident_bytes.is_zero();
+            self.groups.retain(|group| has_some(&group.total) || !group.total.surveyed.swapped_bytes.is_zero());
         }
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::parts::Parts;
 use crate::resident::Surveyed;
-use crate::source::{Known, Visit};
+use crate::source::{KnownPiece, Visit};
 
 /// Hot, warm and cold memory of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -75,7 +75,7 @@ pub(crate) struct Added {
 
 impl Added {
     /// `bytes` of a piece of a region, whose memory is of that age in seconds.
-    pub(crate) fn piece(known: &Known<'_>, bytes: u64, age: f64) -> Self {
+    pub(crate) fn piece(known: &KnownPiece<'_>, bytes: u64, age: f64) -> Self {
         let size = bytes as f64;
         let Parts { hot, warm, cold, unobservable, unknown } = known.parts;
         let cold = size * cold;
@@ -164,7 +164,7 @@ fn whole_parts<const N: usize>(parts: [f64; N]) -> [u64; N] {
 /// The largest rows, and the sum of the others: names with less than the share `least` of the memory, that in swap
 /// included, and of the hot memory, or beyond `most` rows.
 pub fn folded(mappings: &[Temperature], most: usize, least: f64) -> (Vec<&Temperature>, Option<(usize, Temperature)>) {
-    let kept = |m: &Temperature| m.size_bytes.saturating_add(m.surveyed.swapped_bytes.unwrap_or(0));
+    let kept = |m: &Temperature| m.size_bytes.saturating_add(m.surveyed.swapped_bytes.least());
     let size: u64 = mappings.iter().map(kept).fold(0, u64::saturating_add);
     let hot: u64 = mappings.iter().map(|m| m.hot_bytes).fold(0, u64::saturating_add);
     let worth = |m: &Temperature| {

@@ -28,7 +28,7 @@ const DARK: f64 = 140.0;
 pub(crate) fn draw(summary: &Summary, picture: Picture) -> Drawing {
     let width = f64::from(picture.width.max(560));
     let mut drawing = Drawing::new(width);
-    let surveyed = summary.total.surveyed.resident_bytes.is_some();
+    let surveyed = !summary.total.surveyed.resident_bytes.is_unknown();
     let (measure, uses, quantity) = match surveyed {
         true => (Measure::Touched, ["touched", "not touched"], "bytes in memory"),
         false => (Measure::Rate, ["accessed", "not accessed"], "mapped bytes, accessed or not as samples found them"),
@@ -66,12 +66,12 @@ impl Memory {
     /// What surveys found of a group; without surveys, what samples did.
     fn of(group: &GroupTemperature) -> Self {
         let surveyed = &group.total.surveyed;
-        match (surveyed.resident_bytes, surveyed.touched_bytes) {
-            (Some(bytes), Some(touched)) => Self { bytes, used: touched.min(bytes) },
-            _ => {
-                Self { bytes: group.total.size_bytes, used: group.total.working_set_bytes.min(group.total.size_bytes) }
-            }
-        }
+        let (resident, touched) = (surveyed.resident_bytes, surveyed.touched_bytes);
+        let (bytes, used) = match resident.is_unknown() || touched.is_unknown() {
+            false => (resident.least(), touched.least()),
+            true => (group.total.size_bytes, group.total.working_set_bytes),
+        };
+        Self { bytes, used: used.min(bytes) }
     }
 
     fn add(&mut self, other: Self) {

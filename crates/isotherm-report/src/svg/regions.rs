@@ -1,12 +1,12 @@
 //! The regions of one snapshot as a picture: access rates by address, or the share that was touched if nothing was
 //! sampled. With surveys, a strip below shows where the memory is: in memory, in swap, or nowhere.
 
+use crate::bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use isotherm_core::rate::sampling_interval;
-use isotherm_core::survey::RegionPages;
-use isotherm_core::{AddrRange, units};
+use isotherm_core::{AddrRange, Figures, units};
 
 use super::heatmap::LANES;
 use super::{Anchor, Drawing, Scale, fit};
@@ -31,7 +31,7 @@ struct Bar {
     named: Named,
     /// `None` without a region.
     share: Option<Share>,
-    pages: Option<RegionPages>,
+    pages: Option<Figures>,
     /// Where the memory is. `None` if no survey tells.
     placement: Option<Placement>,
     tip: String,
@@ -162,7 +162,7 @@ impl Accumulator for RegionLines {
                 };
                 let placed = region.present_bytes.map_or_else(String::new, |present| {
                     let (swapped, absent) = (region.swapped_bytes, region.absent_bytes);
-                    format!(", {}", PlacedBytes { present, swapped, absent }.text())
+                    format!(", {}", PlacedBytes { present, swapped: swapped.into(), absent }.text())
                 });
                 let tip = format!(
                     "{:x}-{:x} {}, {accessed}, age {}{placed}",
@@ -206,7 +206,7 @@ fn keep_largest<T>(parts: &mut Vec<T>, size: impl Fn(&T) -> u64) {
 fn in_swap(range: &SwappedRange) -> Option<Bar> {
     let SwappedRange { start, end, swapped_bytes, absent_bytes, name } = range;
     let named = Named { range: AddrRange::new(*start, *end)?, name: name.clone() };
-    let placed = PlacedBytes { present: 0, swapped: Some(*swapped_bytes), absent: Some(*absent_bytes) };
+    let placed = PlacedBytes { present: 0, swapped: Bytes::exact(*swapped_bytes), absent: Some(*absent_bytes) };
     let swapped = *swapped_bytes as f64 / (end - start) as f64;
     Some(Bar {
         named,

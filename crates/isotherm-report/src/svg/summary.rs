@@ -2,6 +2,7 @@
 //! warm, cold, unobservable and unknown memory and for that in swap. With surveys, columns tell swapped and absent
 //! bytes.
 
+use crate::bytes::Bytes;
 use isotherm_core::units;
 
 use super::{Anchor, Drawing, fit, text_width};
@@ -67,14 +68,14 @@ impl<'a> Bars<'a> {
     }
 
     fn is_surveyed(&self) -> bool {
-        self.summary.total.surveyed.resident_bytes.is_some()
+        !self.summary.total.surveyed.resident_bytes.is_unknown()
     }
 
     /// What the colours mean, and the titles of columns.
     fn legend(&mut self, y: f64) {
         let total = &self.summary.total;
         let mut x = NAMES;
-        let [unknown, swap] = [total.unknown_bytes > 0, total.surveyed.swapped_bytes > Some(0)];
+        let [unknown, swap] = [total.unknown_bytes > 0, !total.surveyed.swapped_bytes.is_zero()];
         let shown = [true, true, true, true, unknown, swap];
         for ((name, colour), _) in parts().into_iter().zip(shown).filter(|(_, shown)| *shown) {
             self.drawing.rect((x, y), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
@@ -136,7 +137,7 @@ impl<'a> Bars<'a> {
         let columns = if surveyed { SURVEYED } else { 0.0 };
         let scale = (width - NAMES - FIGURES - columns - 12.0) / largest;
         let mut x = NAMES;
-        let swapped = t.surveyed.swapped_bytes.unwrap_or(0);
+        let swapped = t.surveyed.swapped_bytes.least();
         let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.unknown_bytes, swapped];
         for ((name, colour), bytes) in parts().into_iter().zip(sizes) {
             let long = bytes as f64 * scale;
@@ -150,7 +151,7 @@ impl<'a> Bars<'a> {
         let figures = units::bytes(t.size_bytes) + note + &idle;
         drawing.text(x + 8.0, y + 14.0, Anchor::Start, "label", &figures);
         if surveyed {
-            let figure = |bytes: Option<u64>| bytes.map_or_else(|| "–".into(), units::table_bytes);
+            let figure = |bytes: Bytes| bytes.cell().unwrap_or_else(|| "–".into());
             let [swapped, absent] = [t.surveyed.swapped_bytes, t.surveyed.absent_bytes].map(figure);
             drawing.text(width - COLUMN - 12.0, y + 14.0, Anchor::End, "label", &swapped);
             drawing.text(width - 12.0, y + 14.0, Anchor::End, "label", &absent);
@@ -185,7 +186,7 @@ fn parts() -> [(&'static str, Rgb); 6] {
 
 /// The bytes of a bar.
 fn length(t: &Temperature) -> f64 {
-    t.size_bytes.saturating_add(t.surveyed.swapped_bytes.unwrap_or(0)).max(1) as f64
+    t.size_bytes.saturating_add(t.surveyed.swapped_bytes.least()).max(1) as f64
 }
 
 /// The memory of a group under a name that tells it from the others.

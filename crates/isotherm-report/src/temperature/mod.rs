@@ -19,7 +19,7 @@ use crate::groups::{GroupBy, Grouping};
 use crate::histogram::{self, Histogram, Moment, NamedSizes, Sizes, sorted};
 use crate::intervals::IntervalRange;
 use crate::of_mappings::{ByName, OfMappings};
-use crate::source::{Accumulator, Known, Seen, Selection, Source, Takes, walk};
+use crate::source::{Accumulator, KnownPiece, Seen, Selection, Source, Takes, walk};
 
 use course::Course;
 
@@ -170,7 +170,7 @@ impl Areas {
     }
 
     /// Adds a piece with the place of what is accessed of it, and whether each sample found that.
-    fn add(&mut self, Known { parts, bytes, .. }: &Known<'_>, (used, is_in_each): (Place, bool)) {
+    fn add(&mut self, KnownPiece { parts, bytes, .. }: &KnownPiece<'_>, (used, is_in_each): (Place, bool)) {
         let bytes = *bytes as f64;
         self.unobservable += bytes * parts.unobservable;
         self.unknown += bytes * parts.unknown;
@@ -304,7 +304,7 @@ impl Accumulator for TemperatureBuilder {
         let seconds = visit.span().as_secs_f64();
         let of_mappings = self.of_mappings.of(&row.target);
         for of_mapping in visit.known().chunk_by(|a, b| a.piece.nth_mapping == b.piece.nth_mapping) {
-            let Some(Known { piece, .. }) = of_mapping.first() else { continue };
+            let Some(KnownPiece { piece, .. }) = of_mapping.first() else { continue };
             self.of_mapping.clear();
             for known in of_mapping {
                 let step = (known.share.hz > 0.0).then(|| scale::step(known.share.hz));

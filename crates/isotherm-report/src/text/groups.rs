@@ -1,5 +1,6 @@
 //! The tables of groups: what each has in memory, how hot it is, and when it was largest.
 
+use crate::bytes::Bytes;
 use std::io::{self, Write};
 
 use isotherm_core::units;
@@ -54,10 +55,12 @@ fn life_cells(life: &Life, columns: usize) -> Vec<Cell> {
 pub(crate) fn groups(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::Result<()> {
     let by = summary.group_by;
     let (shown, rest) = summary.groups.split_at(summary.groups.len().min(most(terminal)));
-    let uses = |group: &GroupTemperature| group.proportional_bytes.or(group.total.surveyed.resident_bytes).is_some();
+    let uses = |group: &GroupTemperature| {
+        group.proportional_bytes.is_some() || !group.total.surveyed.resident_bytes.is_unknown()
+    };
     let tells_use = summary.groups.iter().any(uses);
     // The second table has it as touched.
-    let tells_wss = !tells_use || summary.total.surveyed.touched_bytes.is_none();
+    let tells_wss = !tells_use || summary.total.surveyed.touched_bytes.is_unknown();
     let lives = || summary.groups.iter().map(|group| group.life);
     let life = life_columns(lives(), summary.to_ns - summary.from_ns);
     let life_len = life.len();
@@ -115,8 +118,8 @@ pub(crate) fn groups(out: &mut dyn Write, terminal: &Terminal, summary: &Summary
         let mut text = format!(
             "Each page counted once: {resident} resident, of which several targets map {shared}; {touched} touched"
         );
-        if let Some(swapped) = once.swapped_bytes.filter(|&bytes| bytes > 0) {
-            text += &format!("; {} in swap", units::bytes(swapped));
+        if let Some(swapped) = once.swapped_bytes.some() {
+            text += &format!("; {swapped} in swap");
         }
         text += ".";
         writeln!(out, "{}\n", wrap(&text, terminal.width(), 0))?;
@@ -172,9 +175,9 @@ fn idle_titles(by: GroupBy) -> &'static [&'static str] {
 fn used(group: &GroupTemperature, by: GroupBy, nth: usize, tells_pss: bool) -> Vec<Cell> {
     let Surveyed { resident_bytes, touched_bytes, absent_bytes, swapped_bytes, idle_10s_bytes, idle_1m_bytes, .. } =
         group.total.surveyed;
-    let cell = |bytes: Option<u64>| Cell::from(bytes.map_or_else(String::new, units::table_bytes));
+    let cell = |bytes: Bytes| Cell::from(bytes.cell().unwrap_or_default());
     let mut cells = vec![which_cell(&group.group, by), cell(resident_bytes)];
-    cells.extend(tells_pss.then(|| cell(group.proportional_bytes)));
+    cells.extend(tells_pss.then(|| cell(group.proportional_bytes.into())));
     cells.push(cell(touched_bytes));
     cells.extend([idle_10s_bytes, idle_1m_bytes].into_iter().take(idle_titles(by).len()).map(cell));
     cells.extend([absent_bytes, swapped_bytes].map(cell));

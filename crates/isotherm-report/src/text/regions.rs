@@ -1,5 +1,6 @@
 //! Regions for a terminal: a table for each snapshot and target, written during the walk.
 
+use crate::bytes::Bytes;
 use std::io::Write;
 
 use isotherm_core::units;
@@ -114,9 +115,9 @@ impl Accumulator for RegionsText<'_> {
 
 /// What no region covers: `, outside of them 12 MiB in swap, 20 MiB absent`.
 fn outside(outside: &Outside) -> Option<String> {
-    let parts = [(outside.swapped_bytes, "in swap"), (Some(outside.absent_bytes), "absent")];
-    let parts = parts.into_iter().filter_map(|(bytes, what)| Some((bytes.filter(|&bytes| bytes > 0)?, what)));
-    let parts: Vec<_> = parts.map(|(bytes, what)| format!("{} {what}", units::bytes(bytes))).collect();
+    let parts = [(outside.swapped_bytes, "in swap"), (Bytes::exact(outside.absent_bytes), "absent")];
+    let parts = parts.into_iter().filter_map(|(bytes, what)| Some(format!("{} {what}", bytes.some()?)));
+    let parts: Vec<_> = parts.collect();
     (!parts.is_empty()).then(|| format!(", outside of them {}", parts.join(", ")))
 }
 

@@ -1,5 +1,6 @@
 //! The summary for a terminal: facts about the recording, warnings, and a table of the mapping names.
 
+use crate::bytes::Bytes;
 use std::io::{self, Write};
 
 use isotherm_core::units;
@@ -52,7 +53,7 @@ pub(crate) fn summary(out: &mut dyn Write, terminal: &Terminal, summary: &Summar
     }
     nodes(out, terminal, summary)?;
     list(out, terminal, marks)?;
-    let surveyed = summary.total.surveyed.resident_bytes.is_some();
+    let surveyed = !summary.total.surveyed.resident_bytes.is_unknown();
     let wss = if surveyed { "touched within a survey interval" } else { "regions accessed at all" };
     let lives = if is_grouped { ", in the first table over the life of each line" } else { "" };
     let note = format!(
@@ -114,10 +115,10 @@ fn mappings(out: &mut dyn Write, terminal: &Terminal, summary: &Summary) -> io::
     let [size, hot, warm, cold, dark, wss, idle] = FIGURES;
     let bar = Column::text("", 4);
     table(out, terminal, &[size, hot, warm, cold, dark, wss, idle, bar, Column::name("mapping")], &rows)?;
-    if summary.total.surveyed.resident_bytes.is_some() {
+    if !summary.total.surveyed.resident_bytes.is_unknown() {
         writeln!(out)?;
         let all = || shown.iter().copied().chain([&summary.total]);
-        let more: Vec<_> = RARE.into_iter().filter(|(.., bytes)| bytes(&summary.total.surveyed).is_some()).collect();
+        let more: Vec<_> = RARE.into_iter().filter(|(.., bytes)| !bytes(&summary.total.surveyed).is_zero()).collect();
         let [before @ .., name] = SURVEYED;
         let rare = more.iter().map(|(title, rank, _)| Column::figure(title, *rank));
         let columns: Vec<Column> = before.into_iter().chain(rare).chain([name]).collect();
@@ -141,17 +142,17 @@ const SURVEYED: [Column; 9] = [
 ];
 
 /// The title and the rank of a column that is shown if there is something to show, and its bytes.
-type Rare = (&'static str, u8, fn(&Surveyed) -> Option<u64>);
+type Rare = (&'static str, u8, fn(&Surveyed) -> Bytes);
 
 const RARE: [Rare; 2] = [("no access", 8, |s| s.no_access_bytes), ("again", 9, |s| s.mapped_again_bytes)];
 
 fn surveyed(t: &Temperature, more: &[Rare]) -> Vec<Cell> {
     let s = t.surveyed;
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, units::table_bytes).into();
+    let bytes = |bytes: Bytes| bytes.cell().unwrap_or_default().into();
     let idle = [s.idle_10s_bytes, s.idle_1m_bytes, s.idle_10m_bytes];
     let mut cells: Vec<Cell> = vec![bytes(s.resident_bytes), bytes(s.touched_bytes)];
     cells.extend(idle.map(bytes));
-    cells.extend([s.absent_bytes, s.swapped_bytes, Some(t.unknown_bytes)].map(bytes));
+    cells.extend([s.absent_bytes, s.swapped_bytes, Bytes::exact(t.unknown_bytes)].map(bytes));
     cells.extend(more.iter().map(|(.., of)| bytes(of(&s))));
     cells.push(t.name.to_string().into());
     cells

@@ -75,24 +75,25 @@ impl Memory {
 
     fn surveyed(&self, target: &TargetSurvey, interval: Duration, address: Option<AddrRange>) -> (Vec<UnitState>, u64) {
         let unknown: BTreeMap<u64, f64> = target
-            .by_mapping
-            .iter()
-            .filter_map(|found| {
-                let sums = found.sums;
-                let share = sums.unknown.saturating_add(sums.unobservable) as f64 / sums.present.max(1) as f64;
-                Some((target.mappings.get(found.mapping as usize)?.range.start(), share.min(1.0)))
+            .surveyed()
+            .map(|(mapping, sums)| {
+                let of = sums.figures;
+                let share = of.unknown.saturating_add(of.unobservable) as f64 / of.present.max(1) as f64;
+                (mapping.range.start(), share.min(1.0))
             })
             .collect();
         let (mut units, mut blocks, mut last) = (vec![], 0, None);
-        for piece in surveys::pieces(target, address).filter(|piece| piece.present > 0.0) {
+        for piece in surveys::pieces(target, address).filter(|piece| piece.shares.present > 0.0) {
             let unknown = unknown.get(&piece.mapping.range.start()).copied().unwrap_or_default();
             // What was touched is known.
-            let unknown = unknown.min(1.0 - piece.touched.min(1.0));
+            let of = piece.shares;
+            let unknown = of.present * unknown.min(1.0 - (of.touched / of.present).min(1.0));
             for (index, bytes) in parts(piece.range, self.unit) {
-                let present = bytes as f64 * piece.present;
-                let touched = if interval.is_zero() { 0.0 } else { present * piece.touched };
+                let bytes = bytes as f64;
+                let present = bytes * of.present;
+                let touched = if interval.is_zero() { 0.0 } else { bytes * of.touched };
                 let surveyed = touched / PAGE_SIZE as f64 / interval.as_secs_f64().max(1e-9);
-                let (touched, unknown) = (Some(touched), present * unknown);
+                let (touched, unknown) = (Some(touched), bytes * unknown);
                 push(&mut units, UnitState { index, present, touched, surveyed, unknown });
             }
             blocks += new_blocks(piece.range, &mut last);

@@ -57,9 +57,11 @@ impl Plan {
                     surveyed.extend(found().map(|target| target.id));
                     if selection.holds_time(survey.time) && found().next().is_some() {
                         see(survey.time.saturating_sub(survey.interval), survey.time);
-                        let sum: u64 = found().map(|target| target.total().present).sum();
-                        let once =
-                            survey.total.filter(|_| selection.holds_all(&survey)).map(|total| total.sums.present);
+                        let sum: u64 = found().map(|target| target.total().figures.present).sum();
+                        let once = survey
+                            .total
+                            .filter(|_| selection.holds_all(&survey))
+                            .map(|total| total.sums.figures.present);
                         let several = once.map(|once| sum.saturating_sub(once)).or((found().count() < 2).then_some(0));
                         shared = shared.zip(several).map(|(most, now)| most.max(now));
                     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::facts::written;
 use crate::ReportError;
 use crate::overhead::Overhead;
-use crate::pace::Pace;
+use crate::pace::RecordedPace;
 use crate::source::{Accumulator, Seen, Selection, Source, walk};
 use crate::wss::Percentiles;
 
@@ -39,7 +39,7 @@ pub struct FoundAttributes {
     pub budget_percent: Option<f64>,
     /// The pace of all of the time, for a line of text.
     #[serde(skip)]
-    pub(super) pace: Pace,
+    pub(super) pace: RecordedPace,
 }
 
 /// The time and the targets of a selection.
@@ -112,7 +112,7 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<(FoundA
 }
 
 /// The pace of the second half; that of all if nothing was recorded in it.
-fn settled_pace(source: &dyn Source, half: &Selection, all: Pace) -> Result<Pace, ReportError> {
+fn settled_pace(source: &dyn Source, half: &Selection, all: RecordedPace) -> Result<RecordedPace, ReportError> {
     let mut overhead = Overhead::new(source.header(), half);
     match walk(source, half, &mut [&mut overhead]) {
         Ok(()) => {}
@@ -128,8 +128,7 @@ fn settled_pace(source: &dyn Source, half: &Selection, all: Pace) -> Result<Pace
 fn options(found: &FoundAttributes, header: &Header) -> Vec<String> {
     let mut options = vec![];
     let mut add = |name: &str, value: String| options.extend([name.to_owned(), value]);
-    // The kernel's DAMON is never chosen by itself, and refs only where nothing else works.
-    if ["damon", "refs"].contains(&header.probe.as_str()) {
+    if header.sight.only_by_name {
         add("--probe", header.probe.clone());
     }
     match found.sampling_interval_ns {

@@ -53,8 +53,8 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Option<
             let whole = pieces(target, selection.address)
                 .filter(|piece| piece.range.size() == BLOCK_SIZE && may_be_huge(piece.mapping));
             for piece in whole {
-                let pages = piece.present * BLOCK_PAGES as f64;
-                sums.add(pages.round() as u16, (pages * piece.touched).round() as u16);
+                let pages = piece.shares.map(|share| (share * BLOCK_PAGES as f64).round() as u16);
+                sums.add(pages.present, pages.touched);
             }
         }
         if present {

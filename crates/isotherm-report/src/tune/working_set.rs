@@ -118,13 +118,13 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
         return Ok(found);
     };
     found.covered_ns = Some(last.covered.as_nanos() as u64);
-    found.resident_bytes = Some(last.sums.present);
+    found.resident_bytes = Some(last.sums.figures.present);
     // The last survey may be in no settled time.
     found.resident_max_bytes = found.resident_max_bytes.max(found.resident_bytes);
-    found.unobservable_bytes = Some(last.sums.unobservable);
-    found.unknown_bytes = Some(last.sums.unknown);
+    found.unobservable_bytes = Some(last.sums.figures.unobservable);
+    found.unknown_bytes = Some(last.sums.figures.unknown);
     found.lazily_freed_bytes = Some(last.sums.kinds.lazily_freed).filter(|&bytes| bytes > 0);
-    if let Some([anonymous, file]) = last.split(|sums| sums.present, last.sums.present) {
+    if let Some([anonymous, file]) = last.split(|sums| sums.figures.present, last.sums.figures.present) {
         (found.anonymous_bytes, found.file_bytes) = (Some(anonymous), Some(file));
     }
     let least = by_interval.window.mul_f64(DISTINCT);
@@ -144,7 +144,7 @@ pub(super) fn find(source: &dyn Source, selection: &Selection) -> Result<Working
     if found.windows.is_empty()
         && let Some(window) = window(&by_interval)
     {
-        found.windows.push(Window { idle: Some(last.idle(|sums| sums.touched)), ..window });
+        found.windows.push(Window { idle: Some(last.idle(|sums| sums.figures.touched)), ..window });
     }
     let idle = found.longest().and_then(|window| window.idle).map_or(u64::MAX, |idle| idle.bytes);
     found.idle_throughout_bytes = Some(last.idle_throughout.min(idle));
@@ -218,7 +218,9 @@ impl Last {
             let covered = reach.of(&survey);
             if selection.holds_time(survey.time) {
                 // A target that has ended leaves a survey without pages.
-                last = Some(Self::new(&survey, covered, selection)).filter(|found| found.sums.present > 0).or(last);
+                last = Some(Self::new(&survey, covered, selection))
+                    .filter(|found| found.sums.figures.present > 0)
+                    .or(last);
             }
         }
         Ok(last)
@@ -232,19 +234,17 @@ impl Last {
             physical |= target.id.pid().is_none();
             let selected = |block: &BlockSums| selection.address.is_none_or(|wanted| wanted.contains(block.start));
             let idle = target.by_block.iter().filter(selected).filter(|block| block.idle >= covered);
-            idle_throughout += idle.map(|block| u64::from(block.present) * PAGE_SIZE).sum::<u64>();
-            for found in &target.by_mapping {
-                let Some(mapping) = target.mappings.get(found.mapping as usize) else { continue };
+            idle_throughout += idle.map(|block| u64::from(block.pages.present) * PAGE_SIZE).sum::<u64>();
+            for (mapping, sums) in target.surveyed() {
                 ranges.push((target.id, mapping.range));
-                mappings.push((part(&found.sums, mapping.range, selection.address), needs_swap(mapping)));
+                mappings.push((part(sums, mapping.range, selection.address), needs_swap(mapping)));
             }
         }
-        let mut sums = PageSums::default();
-        mappings.iter().for_each(|(of, _)| sums.add(of));
         let once = survey.total.filter(|_| selection.holds_all(survey));
-        let sums = once.map_or(sums, |TotalSums { sums, .. }| sums);
+        let sums = once.map_or_else(|| mappings.iter().map(|(of, _)| *of).sum(), |TotalSums { sums, .. }| sums);
         // Unknown pages may be in these blocks.
-        let idle_throughout = idle_throughout.saturating_sub(sums.unobservable).saturating_sub(sums.unknown);
+        let idle_throughout =
+            idle_throughout.saturating_sub(sums.figures.unobservable).saturating_sub(sums.figures.unknown);
         let interval = survey.interval;
         Self { covered, interval, sums, idle_throughout, mappings: (!physical).then_some(mappings), ranges }
     }
@@ -252,8 +252,8 @@ impl Last {
     /// The bytes that are known not to be among those that `accessed` tells.
     fn idle(&self, accessed: impl Fn(&PageSums) -> u64) -> Idle {
         let idle = |sums: &PageSums| {
-            let observable = sums.present.saturating_sub(sums.unobservable);
-            observable.saturating_sub(sums.unknown).saturating_sub(accessed(sums))
+            let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
+            observable.saturating_sub(sums.figures.unknown).saturating_sub(accessed(sums))
         };
         let bytes = idle(&self.sums);
         let split = self.split(idle, bytes);
@@ -272,7 +272,7 @@ impl Last {
 
     /// The bytes that the panel has found to be idle, at least. Mappings with few pages in it count as accessed.
     fn idle_by(&self, panel: &PanelSnapshot, place: usize) -> Idle {
-        let bytes = self.sums.present.saturating_sub(panel.total[place].high);
+        let bytes = self.sums.figures.present.saturating_sub(panel.total[place].high);
         let Some(mappings) = &self.mappings else { return Idle { bytes, ..Idle::default() } };
         let high = |target: TargetId, range: AddrRange| {
             let of = panel.targets.iter().find(|of| of.id == target)?;
@@ -281,8 +281,8 @@ impl Last {
         };
         let mut idle = [0_u64; 2];
         for ((sums, needs_swap), &(target, range)) in mappings.iter().zip(&self.ranges) {
-            let high = high(target, range).unwrap_or(sums.present);
-            idle[usize::from(*needs_swap)] += sums.present.saturating_sub(high);
+            let high = high(target, range).unwrap_or(sums.figures.present);
+            idle[usize::from(*needs_swap)] += sums.figures.present.saturating_sub(high);
         }
         // Bounds of parts are wider than those of the whole, and pages that several targets map count for each here.
         let [file, anonymous] = idle.map(|idle| Some(idle.min(bytes)));

@@ -24,7 +24,7 @@ pub const fn is_known(sums: &PageSums) -> bool {
 
 /// Whether of at most one part of `parts` of some memory it is not known whether it was accessed.
 pub(crate) const fn knows(sums: &PageSums, parts: u64) -> bool {
-    sums.unknown.saturating_mul(parts) <= sums.present
+    sums.figures.unknown.saturating_mul(parts) <= sums.figures.present
 }
 
 /// Whether a reading tells the window: the panel was watched for as long, and is read as often.
@@ -147,10 +147,10 @@ impl InUse {
         if survey.interval.is_zero() {
             return;
         }
-        self.by_interval.push((sums.touched, seconds));
+        self.by_interval.push((sums.figures.touched, seconds));
         self.intervals.push((survey.interval, seconds));
-        self.unobservable.push((sums.unobservable, seconds));
-        self.present.push((sums.present, seconds));
+        self.unobservable.push((sums.figures.unobservable, seconds));
+        self.present.push((sums.figures.present, seconds));
         for (nth, place) in DEFAULTS.into_iter().enumerate() {
             if self.is_exact(WINDOWS[place], place) {
                 self.holds(nth, Estimate::exact(sums.within[place]), survey.time, survey.interval);
@@ -167,7 +167,7 @@ impl InUse {
     /// Takes in a reading of the panel. One that meets the end of all targets finds no memory, and tells nothing of the
     /// time before.
     pub fn panel(&mut self, panel: &PanelSnapshot) {
-        let was_used = self.survey.is_some_and(|last| last.sums.touched > 0);
+        let was_used = self.survey.is_some_and(|last| last.sums.figures.touched > 0);
         if was_used && panel.total.iter().all(|found| found.high == 0) {
             return;
         }
@@ -208,7 +208,7 @@ impl InUse {
 
     /// What a reading tells of a window.
     fn estimate(&self, panel: &PanelSnapshot, window: Duration, place: usize) -> Option<Estimate> {
-        let (found, present) = (panel.total[place], self.survey.map(|last| last.sums.present));
+        let (found, present) = (panel.total[place], self.survey.map(|last| last.sums.figures.present));
         (is_observed(panel, window) && is_figure(found, present)).then_some(found)
     }
 
@@ -242,6 +242,7 @@ impl InUse {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
+    use isotherm_core::Figures;
     use isotherm_core::survey::TotalSums;
 
     use super::*;
@@ -249,8 +250,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn survey(in_use: &mut InUse, seconds: u64, touched: u64, unknown: u64) {
-        let sums =
-            PageSums { present: 2560 * MIB, touched, unknown, within: [touched; WINDOWS.len()], ..PageSums::default() };
+        let sums = PageSums {
+            figures: Figures { present: 2560 * MIB, touched, unknown, ..Figures::default() },
+            within: [touched; WINDOWS.len()],
+            ..PageSums::default()
+        };
         let interval = Duration::from_secs(seconds.min(2));
         let (time, total) = (Duration::from_secs(seconds), Some(TotalSums { sums, shared: 0 }));
         in_use.survey(&SurveySnapshot { time, interval, total, ..SurveySnapshot::default() });
@@ -268,7 +272,7 @@ mod tests {
         let lower_bound = |unobservable: u64| {
             let mut in_use = InUse::default();
             for seconds in 1..4 {
-                let sums = PageSums { present: 100 * MIB, unobservable, ..PageSums::default() };
+                let sums = PageSums::of(Figures { present: 100 * MIB, unobservable, ..Figures::default() });
                 let (time, total) = (Duration::from_secs(seconds), Some(TotalSums { sums, shared: 0 }));
                 in_use.survey(&SurveySnapshot { time, interval: time, total, ..SurveySnapshot::default() });
             }

@@ -1,10 +1,9 @@
 //! The working set of each mapping over time: from surveys, and from the panel where surveys do not know all memory.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{MappingSums, SurveySnapshot, WINDOWS};
+use isotherm_core::survey::{SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{Mapping, TargetId, TargetPanel};
 
 use super::Wss;
@@ -64,12 +63,11 @@ pub(crate) fn each(
         last.take(&survey);
         let Some(&(span, false)) = times.get(&survey.time) else { continue };
         for target in survey.targets.iter().filter(|target| selection.holds_target(target.id)) {
-            let of = |found: &MappingSums| {
-                let mapping = target.mappings.get(found.mapping as usize)?;
-                let amount = amount(&part(&found.sums, mapping.range, selection.address), place, 0);
-                Some(MappingWss { mapping, bytes: amount.bytes, present: amount.present_bytes.unwrap_or(0) })
-            };
-            let mappings: Vec<_> = target.by_mapping.iter().filter_map(of).collect();
+            let mappings = target.surveyed().map(|(mapping, sums)| {
+                let amount = amount(&part(sums, mapping.range, selection.address), place, 0);
+                MappingWss { mapping, bytes: amount.bytes, present: amount.present_bytes.unwrap_or(0) }
+            });
+            let mappings: Vec<_> = mappings.collect();
             found(target.id, (survey.time, span), &mappings);
         }
     }
@@ -77,24 +75,21 @@ pub(crate) fn each(
 
 /// The mappings of each target by the last survey.
 #[derive(Default)]
-struct LastSums(HashMap<TargetId, (Arc<[Mapping]>, Vec<MappingSums>)>);
+struct LastSums(HashMap<TargetId, TargetSurvey>);
 
 impl LastSums {
     fn take(&mut self, survey: &SurveySnapshot) {
-        for target in &survey.targets {
-            self.0.insert(target.id, (Arc::clone(&target.mappings), target.by_mapping.clone()));
-        }
+        self.0.extend(survey.targets.iter().map(|target| (target.id, target.without_blocks())));
     }
 
     fn by_panel(&self, target: &TargetPanel, place: usize) -> Vec<MappingWss<'_>> {
-        let Some((mappings, sums)) = self.0.get(&target.id) else { return vec![] };
+        let Some(last) = self.0.get(&target.id) else { return vec![] };
         let (mut found, mut small) = (vec![], vec![]);
         let mut rest = target.within[place].value;
-        for sums in sums {
-            let Some(mapping) = mappings.get(sums.mapping as usize) else { continue };
+        for (mapping, sums) in last.surveyed() {
             let of = target.by_mapping.iter().find(|of| of.range.intersection(mapping.range).is_some());
             let bytes = of.map_or(0, |of| of.within[place].value);
-            let row = MappingWss { mapping, bytes, present: sums.sums.present };
+            let row = MappingWss { mapping, bytes, present: sums.figures.present };
             rest = rest.saturating_sub(bytes);
             if of.is_some() { &mut found } else { &mut small }.push(row);
         }
@@ -109,8 +104,10 @@ impl LastSums {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::survey::PageSums;
-    use isotherm_core::{AddrRange, Estimate, MappingPanel};
+    use std::sync::Arc;
+
+    use isotherm_core::survey::{BlockList, MappingSums, PageSums};
+    use isotherm_core::{AddrRange, Estimate, Figures, MappingPanel};
 
     use super::*;
 
@@ -119,12 +116,15 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let range = |start: u64, end: u64| AddrRange::new(start * MIB, end * MIB).unwrap();
         let mappings: Arc<[Mapping]> = [range(0, 100), range(200, 203), range(300, 301)].map(Mapping::anonymous).into();
-        let present = |mapping: u32, mib: u64| MappingSums {
-            mapping,
-            sums: PageSums { present: mib * MIB, ..PageSums::default() },
+        let present = |(nth, mib): (usize, u64)| {
+            let sums = PageSums::of(Figures { present: mib * MIB, ..Figures::default() });
+            MappingSums::new(nth, &mappings, sums).unwrap()
         };
         let id = TargetId::PhysicalMemory;
-        let last = LastSums([(id, (mappings, vec![present(0, 100), present(1, 3), present(2, 1)]))].into());
+        let by_mapping = [100, 3, 1].into_iter().enumerate().map(present).collect();
+        let (by_block, by_node) = (BlockList::default(), Vec::new());
+        let survey = TargetSurvey { id, mappings: Arc::clone(&mappings), by_mapping, by_block, by_node };
+        let last = LastSums([(id, survey)].into());
         let within = |mib: u64| [Estimate::exact(mib * MIB); WINDOWS.len()];
         let large = MappingPanel { range: range(0, 100), within: within(40) };
         let of = |all| {

@@ -39,9 +39,7 @@ struct Survey {
 impl Survey {
     /// Whether of at most one part of `parts` of the memory it is not known whether it was accessed.
     fn knows(&self, parts: u64) -> bool {
-        let mut sums = PageSums::default();
-        self.targets.iter().for_each(|(_, found, _)| sums.add(found));
-        in_use::knows(&sums, parts)
+        in_use::knows(&self.targets.iter().map(|(_, found, _)| *found).sum(), parts)
     }
 
     /// Whether it tells what was accessed since the one before, and knows all memory.
@@ -218,7 +216,7 @@ impl FromPanel {
         self.known.clear();
         let (mut sums, mut all_mapped) = (PageSums::default(), 0);
         for (target, of_target, mapped) in &survey.targets {
-            sums.add(of_target);
+            sums += *of_target;
             self.known.insert(*target, of(of_target, *mapped));
             all_mapped += mapped;
         }
@@ -261,10 +259,10 @@ impl FromPanel {
 /// `place` is that of the window; without one, the survey interval counts.
 pub(super) fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amount {
     Amount {
-        bytes: place.map_or(sums.touched, |place| sums.within[place]),
-        present_bytes: Some(sums.present),
-        unobservable_bytes: Some(sums.unobservable),
-        unknown_bytes: Some(sums.unknown),
+        bytes: place.map_or(sums.figures.touched, |place| sums.within[place]),
+        present_bytes: Some(sums.figures.present),
+        unobservable_bytes: Some(sums.figures.unobservable),
+        unknown_bytes: Some(sums.figures.unknown),
         low_bytes: None,
         high_bytes: None,
         mapped,
@@ -274,11 +272,13 @@ pub(super) fn amount(sums: &PageSums, place: Option<usize>, mapped: u64) -> Amou
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::Figures;
 
     #[test]
     fn surveys_and_readings_hold_one_after_the_other_without_a_gap() {
         let sums = |unknown| {
-            let mut sums = PageSums { present: 100 << 20, touched: 10 << 20, unknown, ..PageSums::default() };
+            let mut sums =
+                PageSums::of(Figures { present: 100 << 20, touched: 10 << 20, unknown, ..Figures::default() });
             sums.within = [10 << 20; WINDOWS.len()];
             sums
         };

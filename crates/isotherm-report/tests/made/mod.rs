@@ -13,11 +13,11 @@ use isotherm_core::survey::{
     WINDOWS,
 };
 use isotherm_core::{
-    AddrRange, Allocations, BoxError, Mapping, MemoryUse, NodeId, Permissions, RegionPages, RegionSnapshot, Snapshot,
-    SystemMemory, TargetId, TargetSnapshot,
+    AddrRange, Allocations, BoxError, Figures, Mapping, MemoryUse, NodeId, Permissions, Quantity, RegionSnapshot,
+    Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, RecordedBudget, Row, SnapshotRecord,
+    Activity, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, RecordedBudget, Row, Sight, SnapshotRecord,
     SurveyRecord, TargetInfo,
 };
 use isotherm_report::{Events, Source};
@@ -76,6 +76,7 @@ pub fn made(rows: Vec<Row>) -> Made {
         isotherm_version: "0.1.0".into(),
         probe: "bpf".into(),
         granularity: "page".into(),
+        sight: Sight { blind_to: "memory of hugetlb or a guest".into(), ..Sight::default() },
         sampling_ns: 5_000_000,
         aggregation_ns: AGGREGATION.as_nanos() as u64,
         update_ns: 1_000_000_000,
@@ -94,8 +95,7 @@ pub fn made(rows: Vec<Row>) -> Made {
             cpus: 2,
             memory_bytes: 8 << 30,
         },
-        part: None,
-        runs: vec![],
+        ..Header::default()
     };
     Made {
         header,
@@ -125,15 +125,7 @@ pub fn imported(mut source: Made) -> Made {
     let header = &mut source.header;
     header.probe = "damo".into();
     (header.update_ns, header.min_regions, header.max_regions, header.seed) = (0, 0, 0, 0);
-    header.host = Host {
-        id: String::new(),
-        boot_id: String::new(),
-        name: String::new(),
-        kernel: String::new(),
-        architecture: String::new(),
-        cpus: 0,
-        memory_bytes: 0,
-    };
+    header.host = Host::default();
     (header.budget, header.intervals) = (None, None);
     for row in &mut source.rows {
         row.cost = None;
@@ -381,18 +373,18 @@ pub fn surveyed(seconds: u32) -> Made {
         let mut regions: Vec<RegionSnapshot> = vec![];
         for (nth, (start, end, touched)) in parts.into_iter().enumerate() {
             let present = (end - start) * MIB;
-            let pages = RegionPages {
+            let pages = Figures {
                 present,
                 touched: touched * MIB,
                 unknown: if nth == 2 { present } else { 0 },
                 unobservable: if nth == 3 { present } else { 0 },
-                swapped: Some(0),
+                swapped: Quantity::exact(0),
             };
             let region = region(ANON + start * MIB, ANON + end * MIB, 0, i);
             regions.push(RegionSnapshot { pages: (i > 10).then_some(pages), ..region });
         }
         regions.push(RegionSnapshot {
-            pages: (i > 10).then(|| RegionPages { swapped: Some(12 * MIB), ..RegionPages::default() }),
+            pages: (i > 10).then(|| Figures { swapped: Quantity::exact(12 * MIB), ..Figures::default() }),
             ..region(ANON + 64 * MIB, ANON + 96 * MIB, 0, i)
         });
         row(i, 1234, &mappings, regions)
@@ -407,11 +399,13 @@ pub fn surveyed(seconds: u32) -> Made {
             });
             let touched = (8 + if second == 5 { 8 } else { 0 }) * MIB;
             let sums = PageSums {
-                present: 64 * MIB,
-                touched,
-                unobservable: 4 * MIB,
-                unknown: 4 * MIB,
-                swapped: Some(12 * MIB),
+                figures: Figures {
+                    present: 64 * MIB,
+                    touched,
+                    unobservable: 4 * MIB,
+                    unknown: 4 * MIB,
+                    swapped: Quantity::exact(12 * MIB),
+                },
                 kinds: Kinds::default(),
                 within,
                 ..PageSums::default()
@@ -425,20 +419,21 @@ pub fn surveyed(seconds: u32) -> Made {
                 };
                 let touched = if hot { 512 } else { 0 };
                 BlockSums {
+                    pages: Figures { present: 512, touched, swapped: Quantity::exact(0), ..Figures::default() },
                     start: ANON + nth * BLOCK_SIZE,
-                    present: 512,
-                    touched,
                     idle: Duration::from_secs(idle.into()),
-                    swapped: Some(0),
                     ..BlockSums::default()
                 }
             };
-            let in_swap =
-                |nth: u64| BlockSums { start: ANON + nth * BLOCK_SIZE, swapped: Some(512), ..BlockSums::default() };
+            let in_swap = |nth: u64| BlockSums {
+                pages: Figures { swapped: Quantity::exact(512), ..Figures::default() },
+                start: ANON + nth * BLOCK_SIZE,
+                ..BlockSums::default()
+            };
             let target = TargetSurvey {
                 id: process(1234),
                 mappings: mappings.clone(),
-                by_mapping: vec![MappingSums { mapping: 0, sums }],
+                by_mapping: vec![MappingSums::new(0, &mappings, sums).unwrap()],
                 by_block: (0..32).map(block).chain((32..38).map(in_swap)).collect(),
                 by_node: Vec::new(),
             };
@@ -468,15 +463,10 @@ pub fn on_two_nodes(seconds: u32) -> Made {
         let survey = &mut record.survey;
         for target in &mut survey.targets {
             let all = target.total();
-            let part = |quarters: u64| PageSums {
-                present: all.present / 4 * quarters,
-                touched: all.touched / 4 * quarters,
-                unobservable: all.unobservable / 4 * quarters,
-                unknown: all.unknown / 4 * quarters,
-                swapped: None,
-                kinds: Kinds::default(),
-                mapped_again: 0,
-                within: all.within.map(|bytes| bytes / 4 * quarters),
+            let part = |quarters: u64| {
+                let mut sums = all.map(|bytes| bytes / 4 * quarters);
+                sums.figures.swapped = Quantity::unknown();
+                PageSums { kinds: Kinds::default(), mapped_again: 0, ..sums }
             };
             target.by_node = [(0, 3), (2, 1)].map(|(node, of)| NodeSums { node: NodeId(node), sums: part(of) }).into();
         }
@@ -494,10 +484,14 @@ pub fn with_heap_in_swap(seconds: u32) -> Made {
     let with_heap = |mappings: &[Mapping]| std::iter::once(&heap).chain(mappings).cloned().collect();
     for target in source.surveys.iter_mut().flat_map(|record| &mut record.survey.targets) {
         target.mappings = with_heap(&target.mappings);
-        target.by_mapping[0].mapping += 1;
-        let sums = PageSums { swapped: Some(16 * MIB), ..PageSums::default() };
-        target.by_mapping.insert(0, MappingSums { mapping: 0, sums });
-        let in_swap = |nth| BlockSums { start: start + nth * BLOCK_SIZE, swapped: Some(512), ..BlockSums::default() };
+        let sums = PageSums::of(Figures { swapped: Quantity::exact(16 * MIB), ..Figures::default() });
+        let all = [sums, target.by_mapping[0].sums].into_iter().enumerate();
+        target.by_mapping = all.map(|(nth, sums)| MappingSums::new(nth, &target.mappings, sums).unwrap()).collect();
+        let in_swap = |nth| BlockSums {
+            pages: Figures { swapped: Quantity::exact(512), ..Figures::default() },
+            start: start + nth * BLOCK_SIZE,
+            ..BlockSums::default()
+        };
         target.by_block = (2..10).map(in_swap).chain(target.by_block.iter()).collect();
     }
     for row in &mut source.rows {

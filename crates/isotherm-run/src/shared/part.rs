@@ -53,7 +53,8 @@ pub(super) fn shared_cost(cost: &Cost, share: f64) -> Cost {
 /// The part of a survey that is about the targets of a party. Its cost is in proportion to what was read.
 pub(super) fn survey(all: &SurveyRecord, infos: &TargetInfos, party: u32, holds: Holds<'_>) -> SurveyRecord {
     let targets: Vec<_> = all.survey.targets.iter().filter(|target| holds(target.id)).cloned().collect();
-    let present = |targets: &[TargetSurvey]| targets.iter().map(|target| target.total().present).sum::<u64>() as f64;
+    let present =
+        |targets: &[TargetSurvey]| targets.iter().map(|target| target.total().figures.present).sum::<u64>() as f64;
     let share = present(&targets) / present(&all.survey.targets).max(1.0);
     let part = |whole: u64| (whole as f64 * share) as u64;
     let sums = all.survey.by_party.iter().find(|sums| sums.party == party);

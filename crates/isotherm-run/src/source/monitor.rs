@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::survey::{PageSums, SurveySettings, SurveySnapshot};
+use isotherm_core::survey::{PageSums, SurveySettings, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
     AccessProbe, Attributes, BoxError, Monitor, Next, Pace, PaceOptions, Pacer, PanelSnapshot, Sink, Snapshot,
     SurveyInterval,
@@ -144,7 +144,7 @@ struct Driver {
     meter: CpuMeter,
     reports: PaceReports,
     late_rounds: Rc<Cell<u32>>,
-    found: Rc<RefCell<Found>>,
+    found: Rc<RefCell<StepResult>>,
     infos: InfoReader,
     processes: ProcessTable,
     /// Whether it was told that memory is left unobservable.
@@ -205,7 +205,7 @@ impl Driver {
             let joined = if work.looked { work.joined } else { 0 };
             monitor.set_looks(looks.looked(now, joined, cost, self.pacer.left()));
         }
-        let Found { snapshot, survey, panel } = std::mem::take(&mut *self.found.borrow_mut());
+        let StepResult { snapshot, survey, panel } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();
         if work.updated || work.looked || now.is_zero() {
             self.unobserved.look(&self.processes);
@@ -300,14 +300,13 @@ impl Driver {
 
 /// Whether a survey does not know of much of the memory whether it was accessed. The first one knows nothing.
 fn much_is_unknown(survey: &SurveySnapshot) -> bool {
-    let mut sums = PageSums::default();
-    survey.targets.iter().for_each(|target| sums.add(&target.total()));
-    !survey.interval.is_zero() && sums.unknown as f64 > sums.present as f64 * MUCH_UNKNOWN
+    let sums: PageSums = survey.targets.iter().map(TargetSurvey::total).sum();
+    !survey.interval.is_zero() && sums.figures.unknown as f64 > sums.figures.present as f64 * MUCH_UNKNOWN
 }
 
 /// What the monitor found in its last step.
 #[derive(Default)]
-struct Found {
+struct StepResult {
     snapshot: Option<SnapshotRecord>,
     survey: Option<SurveyRecord>,
     panel: Option<PanelSnapshot>,
@@ -319,7 +318,7 @@ struct Forward {
     late_rounds: Rc<Cell<u32>>,
     /// CPU time of this thread up to the last snapshot.
     cpu: Duration,
-    found: Rc<RefCell<Found>>,
+    found: Rc<RefCell<StepResult>>,
 }
 
 impl Sink for Forward {

@@ -9,24 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::survey::{
-    BLOCK_SIZE, BlockList, BlockPages, BlockSums, ClearPages, PageBits, PageHistory, TargetSurvey,
-};
-use isotherm_core::{AddrRange, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
+use isotherm_core::survey::{BLOCK_SIZE, BlockList, BlockPages, ClearPages, PageBits, PageHistory, TargetSurvey};
+use isotherm_core::{AddrRange, Figures, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot};
 
 /// The histories of the pages of all targets.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedPages {
     histories: Vec<(TargetId, Arc<PageHistory>)>,
-}
-
-/// How many pages of each kind are left to be placed.
-#[derive(Clone, Copy, Default)]
-struct Left {
-    present: u64,
-    touched: u64,
-    unobservable: u64,
-    unknown: u64,
 }
 
 impl RecordedPages {
@@ -54,14 +43,15 @@ impl RecordedPages {
 
 /// The blocks of a target as a survey would have read them, and the pages of which it knows the state afterwards.
 fn blocks(target: &TargetSnapshot, sums: &BlockList) -> (Vec<BlockPages>, Vec<ClearPages>) {
-    let block_left =
-        |sums: BlockSums| Left { present: sums.present.into(), touched: sums.touched.into(), ..Left::default() };
-    let mut in_block: HashMap<u64, Left> = sums.iter().map(|sums| (sums.start, block_left(sums))).collect();
+    // How many pages are left to be placed: in each block, and in a region.
+    let mut in_block: HashMap<u64, Figures> = sums.iter().map(|sums| (sums.start, sums.pages.map(u64::from))).collect();
     let (mut blocks, mut clears): (Vec<BlockPages>, Vec<ClearPages>) = (Vec::new(), Vec::new());
-    let mut region: Option<(AddrRange, Left)> = None;
+    let mut region: Option<(AddrRange, Figures)> = None;
     for part in target.mapped_parts() {
         if region.is_none_or(|(range, _)| range != part.region.range) {
-            region = of_region(part.region).map(|left| (part.region.range, left));
+            // Touched bytes that are estimated from unknown ones are unknown here.
+            let pages = part.region.pages.map(|pages| pages.map(|bytes| bytes / PAGE_SIZE));
+            region = pages.map(|left| (part.region.range, left));
         }
         let Some((_, left)) = &mut region else { continue };
         for piece in part.range.pieces(BLOCK_SIZE) {
@@ -96,24 +86,11 @@ fn blocks(target: &TargetSnapshot, sums: &BlockList) -> (Vec<BlockPages>, Vec<Cl
     (blocks, clears)
 }
 
-/// The pages of a region. `None` without a survey.
-fn of_region(region: &RegionSnapshot) -> Option<Left> {
-    let pages = region.pages?;
-    let count = |bytes: u64| bytes / PAGE_SIZE;
-    Some(Left {
-        present: count(pages.present),
-        // Touched bytes that are estimated from unknown ones are unknown here.
-        touched: count(pages.touched),
-        unobservable: count(pages.unobservable),
-        unknown: count(pages.unknown),
-    })
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use isotherm_core::Mapping;
-    use isotherm_core::survey::RegionPages;
+    use isotherm_core::survey::BlockSums;
+    use isotherm_core::{Mapping, RegionSnapshot};
 
     use super::*;
 
@@ -129,9 +106,9 @@ mod tests {
         let mut blocks = [0, BLOCK_SIZE].map(|start| BlockSums { start, ..BlockSums::default() });
         let region = |&(start, end, present, touched): &(u64, u64, u64, u64)| {
             let block = &mut blocks[(start / 512) as usize];
-            (block.present, block.touched) = (block.present + present as u16, block.touched + touched as u16);
-            let found =
-                RegionPages { present: present * PAGE_SIZE, touched: touched * PAGE_SIZE, ..RegionPages::default() };
+            block.pages += Figures { present: present as u16, touched: touched as u16, ..Figures::default() };
+            let found = Figures { present, touched, ..Figures::unknown() };
+            let found = found.map(|pages| pages * PAGE_SIZE);
             RegionSnapshot { nr_samples: 20, pages: Some(found), ..RegionSnapshot::new(pages(start, end)) }
         };
         let regions = regions.iter().map(region).collect();

@@ -103,12 +103,12 @@ impl OnNode {
     fn add(&mut self, sums: &PageSums, watched: Duration) {
         // A longer window than the surveys go back holds no more than they have seen.
         let window = WINDOWS.iter().position(|&window| window >= COLD.min(watched)).unwrap_or(WINDOWS.len() - 1);
-        let recent = sums.within[window].max(sums.touched);
-        self.resident += sums.present;
-        self.hot += sums.touched;
-        self.warm += recent - sums.touched;
-        self.cold += sums.present.saturating_sub(sums.unobservable).saturating_sub(recent);
-        self.unobservable += sums.unobservable;
+        let recent = sums.within[window].max(sums.figures.touched);
+        self.resident += sums.figures.present;
+        self.hot += sums.figures.touched;
+        self.warm += recent - sums.figures.touched;
+        self.cold += sums.figures.present.saturating_sub(sums.figures.unobservable).saturating_sub(recent);
+        self.unobservable += sums.figures.unobservable;
     }
 }
 
@@ -173,7 +173,7 @@ impl Placed {
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use isotherm_core::survey::{BlockList, SurveySnapshot, TargetSurvey};
-    use isotherm_core::{Node, TargetId};
+    use isotherm_core::{Figures, Node, TargetId};
     use isotherm_record::TargetInfo;
 
     use super::*;
@@ -195,9 +195,12 @@ mod tests {
     fn survey(second: u64) -> Event {
         let by_node = |mib: u64| -> Vec<NodeSums> {
             let sums = |present: u64| PageSums {
-                present: present * MIB,
-                touched: present * MIB / 4,
-                unobservable: MIB,
+                figures: Figures {
+                    present: present * MIB,
+                    touched: present * MIB / 4,
+                    unobservable: MIB,
+                    ..Figures::default()
+                },
                 within: WINDOWS.map(|window| present * MIB / if window < COLD { 4 } else { 2 }),
                 ..PageSums::default()
             };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::figures::Figures;
+use super::figures::TargetFigures;
 use super::processes::{Cgroup, Entry, Line, Process};
 use super::sort::{Keys, Sort};
 
@@ -69,7 +69,7 @@ impl<'a> Cgroup<'a> {
         Self {
             name,
             processes: processes.len(),
-            figures: Figures::sum(processes.iter().map(|process| process.figures)),
+            figures: TargetFigures::sum(processes.iter().map(|process| process.figures)),
             watched: processes.iter().map(|process| process.watched).max().unwrap_or_default(),
         }
     }

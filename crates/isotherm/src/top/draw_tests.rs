@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::Pace;
 use isotherm_core::survey::{Kinds, PageSums, WINDOWS};
+use isotherm_core::{Figures, Pace};
 use isotherm_record::{Cost, NotAfforded};
 use isotherm_report::{Colour, colour};
 use isotherm_run::{Event, Severity};
@@ -63,7 +63,12 @@ fn a_working_set_that_is_not_known_is_shown_by_its_bounds_and_what_is_freed_lazi
         let mut app = app((120, 24), Colour::None, 60, &[7]);
         let kinds = Kinds { lazily_freed, ..Kinds::default() };
         let within = [8 * MIB; WINDOWS.len()];
-        let sums = PageSums { present: 64 * MIB, unobservable, kinds, within, ..PageSums::default() };
+        let sums = PageSums {
+            figures: Figures { present: 64 * MIB, unobservable, ..Figures::default() },
+            kinds,
+            within,
+            ..PageSums::default()
+        };
         app.event(surveyed(7, sums));
         lines(&drawn(&app))[1..3].to_vec()
     };

@@ -67,7 +67,7 @@ pub struct MappingFigures {
 
 /// The figures of one target.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct TargetFigures {
     pub total: Temperature,
     /// The access rate of the observable part, 0 to 1.
     pub rate: f64,
@@ -77,7 +77,7 @@ pub struct Figures {
     pub mappings: Vec<MappingFigures>,
 }
 
-impl Figures {
+impl TargetFigures {
     /// The figures of one snapshot, without those of its mappings.
     pub fn of_whole(row: &Row) -> Self {
         let shares = Shares::new(row);
@@ -144,9 +144,9 @@ impl Part {
     }
 
     /// The means of so many snapshots, and the figures of the mappings.
-    fn figures(&self, snapshots: u32, mappings: Vec<MappingFigures>) -> Figures {
+    fn figures(&self, snapshots: u32, mappings: Vec<MappingFigures>) -> TargetFigures {
         let total = self.temperature.over(f64::from(snapshots.max(1)));
-        Figures { total, rate: self.rate(), resident: self.surveyed.then_some(total.size), mappings }
+        TargetFigures { total, rate: self.rate(), resident: self.surveyed.then_some(total.size), mappings }
     }
 }
 
@@ -222,7 +222,7 @@ impl Sums {
     }
 
     /// The means since the last call, of mappings that still exist.
-    pub fn take(&mut self) -> Figures {
+    pub fn take(&mut self) -> TargetFigures {
         let Self { snapshots, last, whole, mappings } = std::mem::take(self);
         let there = mappings.into_iter().filter(|(_, sums)| sums.last == last);
         let mappings = there.map(|(key, sums)| MappingFigures {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
 use isotherm_core::survey::{BlockList, MappingSums, NodeSums, PageSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AddrRange, Frequency, Mapping, MemoryUse, NodeId, RegionPages, RegionSnapshot, Snapshot, SystemMemory, TargetId,
-    TargetSnapshot,
+    AddrRange, Figures, Frequency, Mapping, MemoryUse, NodeId, Quantity, RegionSnapshot, Snapshot, SystemMemory,
+    TargetId, TargetSnapshot,
 };
 use isotherm_record::{Activity, Cost, SnapshotRecord, SurveyRecord, TargetInfo};
 use isotherm_report::Colour;
@@ -76,7 +76,7 @@ pub fn named(nth: u32, processes: &[(u32, &str, &str, u64)]) -> Event {
         target.regions[0].range = heap;
         (target.regions[0].nr_accesses, target.regions[0].frequency) = (20, None);
         target.regions[0].pages =
-            Some(RegionPages { present: mib * MIB, touched: 0, unobservable: 0, unknown: 0, swapped: None });
+            Some(Figures { present: mib * MIB, touched: 0, unobservable: 0, unknown: 0, swapped: Quantity::unknown() });
         target.mappings = [Mapping::anonymous(heap)].into();
     }
     let info = |&(pid, command, cgroup, _): &(u32, &str, &str, u64)| {
@@ -89,10 +89,11 @@ pub fn named(nth: u32, processes: &[(u32, &str, &str, u64)]) -> Event {
 
 /// A survey that found these sums in a process.
 pub fn surveyed(pid: u32, sums: PageSums) -> Event {
+    let mappings: Arc<[Mapping]> = [Mapping::anonymous(range(BASE, 64 * MIB))].into();
     let target = TargetSurvey {
         id: process(pid),
-        mappings: [Mapping::anonymous(range(BASE, 64 * MIB))].into(),
-        by_mapping: vec![MappingSums { mapping: 0, sums }],
+        by_mapping: vec![MappingSums::new(0, &mappings, sums).unwrap()],
+        mappings,
         by_block: BlockList::default(),
         by_node: Vec::new(),
     };
@@ -103,7 +104,7 @@ pub fn surveyed(pid: u32, sums: PageSums) -> Event {
 
 /// A survey that found a process with 48 MiB on node 0 and 16 MiB on node 1, of which a quarter was touched.
 pub fn on_two_nodes(pid: u32) -> Event {
-    let sums = |mib: u64| PageSums { present: mib * MIB, touched: mib * MIB / 4, ..PageSums::default() };
+    let sums = |mib: u64| PageSums::of(Figures { present: mib * MIB, touched: mib * MIB / 4, ..Figures::default() });
     let by_node = [(0, 48), (1, 16)].map(|(node, mib)| NodeSums { node: NodeId(node), sums: sums(mib) });
     let target = TargetSurvey {
         id: process(pid),

@@ -10,7 +10,7 @@ use isotherm_record::{Activity, Cost, Row, SnapshotRecord, TargetInfo};
 use isotherm_report::wss;
 use isotherm_run::Missed;
 
-use super::figures::{Figures, Sums};
+use super::figures::{Sums, TargetFigures};
 use super::frame::Frame;
 use super::history::History;
 use super::mapped_history::MappedHistory;
@@ -38,7 +38,7 @@ pub struct Track {
     pub info: Arc<TargetInfo>,
     pub history: History,
     pub mapped: MappedHistory,
-    pub figures: Figures,
+    pub figures: TargetFigures,
     /// Its memory on each node, as the last survey found it. Empty if all memory is on one node.
     pub nodes: Vec<NodeSums>,
     /// How much of it is in use, and within which time: by the last survey if that knows its memory, else by the last
@@ -65,7 +65,7 @@ pub struct Track {
 pub struct Other {
     pub info: Arc<TargetInfo>,
     /// The figures of one snapshot, without mappings.
-    pub figures: Figures,
+    pub figures: TargetFigures,
     /// Since when it is watched.
     pub joined: Duration,
     /// The time of its last snapshot.
@@ -160,7 +160,11 @@ impl Model {
                     // Of a longer time, the survey knows nothing.
                     let within = IN_USE.min(survey.time.saturating_sub(first).max(survey.interval));
                     // What cannot be observed may be in use as well, and matters if it is much.
-                    let unseen = if sums.unobservable > sums.present / LITTLE { sums.unobservable } else { 0 };
+                    let unseen = if sums.figures.unobservable > sums.figures.present / LITTLE {
+                        sums.figures.unobservable
+                    } else {
+                        0
+                    };
                     track.in_use = Some((Estimate { low: value, value, high: value + unseen }, within));
                 }
             }
@@ -239,7 +243,7 @@ impl Model {
                 info: Arc::clone(&row.info),
                 history: History::default(),
                 mapped: MappedHistory::default(),
-                figures: Figures::default(),
+                figures: TargetFigures::default(),
                 nodes: Vec::new(),
                 in_use: None,
                 lazily_freed: 0,
@@ -263,7 +267,7 @@ impl Model {
             Some(known) if !over => Other { last: row.time, ..known },
             known => Other {
                 info: Arc::clone(&row.info),
-                figures: Figures::of_whole(row),
+                figures: TargetFigures::of_whole(row),
                 joined: known.map_or(before(row), |known| known.joined),
                 last: row.time,
             },

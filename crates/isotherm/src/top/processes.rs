@@ -7,7 +7,7 @@ use isotherm_core::TargetId;
 use isotherm_record::TargetInfo;
 use isotherm_report::shown_command;
 
-use super::figures::Figures;
+use super::figures::TargetFigures;
 use super::model::Model;
 use super::sort::{Keys, Sort};
 
@@ -32,7 +32,7 @@ pub struct Process<'a> {
     pub id: TargetId,
     /// The program, then its arguments.
     pub name: Cow<'a, str>,
-    pub figures: &'a Figures,
+    pub figures: &'a TargetFigures,
     /// For how long it is watched.
     pub watched: Duration,
     /// Whether it has joined recently, after the run began.
@@ -50,7 +50,7 @@ pub struct Cgroup<'a> {
     /// The number of processes in it and below it.
     pub processes: usize,
     /// The sums over them.
-    pub figures: Figures,
+    pub figures: TargetFigures,
     /// For how long the first of them is watched.
     pub watched: Duration,
 }
@@ -87,7 +87,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &TargetFigures {
         match &self.what {
             Entry::Process(process) => process.figures,
             Entry::Cgroup(group) => &group.figures,
@@ -97,7 +97,7 @@ impl<'a> Line<'a> {
 
 impl<'a> Process<'a> {
     /// A target without a history.
-    fn new(model: &Model, id: TargetId, info: &'a TargetInfo, figures: &'a Figures, joined: Duration) -> Self {
+    fn new(model: &Model, id: TargetId, info: &'a TargetInfo, figures: &'a TargetFigures, joined: Duration) -> Self {
         Self {
             id,
             name: shown_command(&info.command),

@@ -59,10 +59,10 @@ impl<'a> Shares<'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use isotherm_core::{AddrRange, Mapping, RegionPages};
+    use isotherm_core::{AddrRange, Figures, Mapping, Quantity};
 
     use super::*;
-    use crate::top::figures::Figures;
+    use crate::top::figures::TargetFigures;
     use crate::top::fixtures::record;
 
     #[test]
@@ -72,8 +72,13 @@ mod tests {
         let region = &mut row.target.regions[0];
         let present = region.range.size() / 2;
         let part = |tenths: u64| present / 10 * tenths;
-        region.pages =
-            Some(RegionPages { present, touched: part(2), unobservable: part(1), unknown: part(4), swapped: None });
+        region.pages = Some(Figures {
+            present,
+            touched: part(2),
+            unobservable: part(1),
+            unknown: part(4),
+            swapped: Quantity::unknown(),
+        });
         let sampled = Shares::new(&row).of(&row.target.regions[0]);
         assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples, row.aggregation));
         row.target.regions[0].nr_samples = 0;
@@ -95,8 +100,8 @@ mod tests {
         let region = &mut row.target.regions[0];
         region.range = AddrRange::new(0, 900 << 30).unwrap();
         let (present, touched) = (900 * (512 << 10), 100 * (512 << 10));
-        region.pages = Some(RegionPages { present, touched, ..RegionPages::default() });
-        let figures = Figures::of_whole(&row);
+        region.pages = Some(Figures { present, touched, ..Figures::default() });
+        let figures = TargetFigures::of_whole(&row);
         let found = [figures.total.size, figures.resident.unwrap(), figures.total.working_set];
         let expected = [present, present, touched].map(|bytes| bytes as f64);
         assert!(found.iter().zip(expected).all(|(found, of)| (found - of).abs() < 1.0), "{found:?}, {expected:?}");
@@ -109,10 +114,11 @@ mod tests {
         let region = &mut row.target.regions[0];
         (region.nr_accesses, region.frequency) = (0, None);
         let present = region.range.size() / 2;
-        let pages = RegionPages { present, touched: present / 4, unobservable: 0, unknown: 0, swapped: None };
+        let pages =
+            Figures { present, touched: present / 4, unobservable: 0, unknown: 0, swapped: Quantity::unknown() };
         region.pages = Some(pages);
         let size = region.range.size() as f64;
-        let figures = Figures::of_whole(&row);
+        let figures = TargetFigures::of_whole(&row);
         assert_eq!((figures.total.size, figures.total.working_set), (size / 2.0, size / 8.0));
         assert_eq!((figures.total.warm, figures.total.cold), (size / 8.0, size * 3.0 / 8.0));
     }

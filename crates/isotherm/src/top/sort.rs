@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::figures::{Figures, MappingFigures, Temperature};
+use super::figures::{MappingFigures, TargetFigures, Temperature};
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl MappingFigures {
     }
 }
 
-impl Figures {
+impl TargetFigures {
     /// The keys of a line that has these figures, this age and this name.
     pub fn keys<'a>(&self, age: Duration, name: &'a str) -> Keys<'a> {
         let Temperature { hot, working_set, size, .. } = self.total;

@@ -145,7 +145,7 @@ pub fn nodes(track: &Track, painter: &Painter, place: Rect, buffer: &mut Buffer)
     }
     let start = label(painter, buffer, place, "nodes");
     let node = |on: &NodeSums| {
-        let [present, touched] = [on.sums.present, on.sums.touched].map(units::bytes);
+        let [present, touched] = [on.sums.figures.present, on.sums.figures.touched].map(units::bytes);
         (format!("{}: {present}, {touched} touched", on.node), Style::new())
     };
     in_a_row(track.nodes.iter().map(node), start, painter, place, buffer);
