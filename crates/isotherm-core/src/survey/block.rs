@@ -7,21 +7,9 @@ use rand::{Rng, RngExt};
 
 use super::counts::Counts;
 use super::lasts::Lasts;
+use super::number::SurveyNumber;
 use super::{BLOCK_PAGES, PageBits};
 use crate::AddrRange;
-
-/// The number of surveys that stands for any longer time, and for a time that is not known.
-pub(super) const LONGEST: u16 = u16::MAX;
-
-/// The number of a survey. Surveys of a history are numbered from [`FIRST`] on.
-pub(super) type SurveyNumber = u16;
-
-/// The number of the first survey of a history. Below it are 1, for the time before, and 0, for a time that is not
-/// known.
-pub(super) const FIRST: SurveyNumber = 2;
-
-/// The past of a page is not known.
-pub(super) const UNKNOWN: SurveyNumber = 0;
 
 /// A block is hot after this many surveys in a row.
 const HOT: u8 = 3;
@@ -142,7 +130,7 @@ pub(super) struct Wanted {
 
 impl Block<'_> {
     /// How many surveys ago the page was last known to be accessed: 0 is in the interval before the last survey.
-    /// [`LONGEST`] if that is not known.
+    /// [`LONGEST`](super::number::LONGEST) if that is not known.
     pub(super) fn idle(&self, page: usize) -> u16 {
         self.idle_since(self.last.of(page))
     }
@@ -166,7 +154,7 @@ impl Block<'_> {
     }
 
     fn idle_since(&self, last: SurveyNumber) -> u16 {
-        if last == UNKNOWN { LONGEST } else { self.number - last }
+        self.number.since(last)
     }
 
     /// The pages that have been idle for at least this many surveys.
@@ -233,7 +221,7 @@ impl Block<'_> {
     /// How many surveys back pages were accessed, at most [`LAGS`], and these pages, the most recent first.
     pub(super) fn accessed_before(&self) -> impl Iterator<Item = (usize, PageBits)> {
         let past = self.active.iter().flat_map(|active| active.past.iter());
-        past.map(|(last, pages)| (usize::from(self.number - last), *pages)).take_while(|(lag, _)| *lag <= LAGS)
+        past.map(|(last, pages)| (usize::from(self.number.since(*last)), *pages)).take_while(|(lag, _)| *lag <= LAGS)
     }
 
     /// The pages that the survey wants to clear.
@@ -266,7 +254,7 @@ impl Block<'_> {
         }
         let mut wanted = Wanted { sure: self.set_again() & set, unknown: PageBits::NONE };
         let rest = set & !wanted.sure;
-        wanted.unknown = self.last.having(UNKNOWN, rest);
+        wanted.unknown = self.last.having(SurveyNumber::UNKNOWN, rest);
         // A new page is being written just now, so that clearing it would say nothing new. It is cleared by the survey
         // after that.
         wanted.sure |= rest & !wanted.unknown & !self.last.having(self.number, rest);
@@ -302,8 +290,8 @@ impl BlockState {
         clear: PageBits::NONE,
         exact: PageBits::NONE,
         unplaced: PageBits::NONE,
-        last: Lasts::Same(UNKNOWN),
-        bounds: (UNKNOWN, UNKNOWN),
+        last: Lasts::Same(SurveyNumber::UNKNOWN),
+        bounds: (SurveyNumber::UNKNOWN, SurveyNumber::UNKNOWN),
         share: None,
         hot: 0,
         huge: false,
@@ -367,7 +355,7 @@ impl BlockState {
     pub(super) fn counts_in(&self, within: PageBits) -> Counts {
         let (present, exact) = (self.present & within, self.exact & within);
         let mut counts = Counts { present: present.count() as u64, exact: exact.count() as u64, ..Counts::ZERO };
-        self.last.count(exact, |number, pages| counts.last += u64::from(number) * u64::from(pages));
+        self.last.count(exact, |number, pages| counts.last += u64::from(number.get()) * u64::from(pages));
         if let Some(active) = &self.active {
             counts.touched = (active.touched & within).count() as f64;
         }
@@ -448,13 +436,13 @@ impl BlockState {
     pub(super) fn never_cleared(&self) -> usize {
         match self.is_unexplored() {
             true => self.uncertain().count(),
-            false => self.last.having(UNKNOWN, self.uncertain()).count(),
+            false => self.last.having(SurveyNumber::UNKNOWN, self.uncertain()).count(),
         }
     }
 
     /// Whether it is not known of its first present page when it was accessed.
     pub(super) fn has_unknown_past(&self) -> bool {
-        self.present.iter().next().is_some_and(|page| self.last.of(page) == UNKNOWN)
+        self.present.iter().next().is_some_and(|page| self.last.of(page) == SurveyNumber::UNKNOWN)
     }
 
     /// Whether no page of the block was cleared, so that nothing tells how many of them are accessed again.

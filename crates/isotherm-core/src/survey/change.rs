@@ -1,7 +1,8 @@
 //! How the state of a block changes by a survey.
 
-use super::block::{Active, BlockState, HOT_SHARE, LAGS, MIN_CLEARED, Rare, SurveyNumber, UNKNOWN};
+use super::block::{Active, BlockState, HOT_SHARE, LAGS, MIN_CLEARED, Rare};
 use super::lasts::Lasts;
+use super::number::SurveyNumber;
 use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
 use crate::order::GOLDEN;
 
@@ -12,8 +13,8 @@ pub(super) struct Numbers {
     pub(super) before: SurveyNumber,
     /// The number of this survey, which is greater.
     pub(super) now: SurveyNumber,
-    /// By how much numbers have become smaller since the survey before.
-    pub(super) less: SurveyNumber,
+    /// Whether numbers were [reduced](SurveyNumber::reduced) since the survey before.
+    pub(super) are_reduced: bool,
     /// Whether nothing is known of the time before this survey.
     pub(super) is_first: bool,
 }
@@ -48,19 +49,18 @@ impl Change {
         state
     }
 
-    /// Makes the numbers of surveys smaller by `less`. What is older counts as of the time before the first survey.
-    fn renumber(&mut self, less: SurveyNumber) {
-        let renumbered = |last: SurveyNumber| if last == UNKNOWN { last } else { last.saturating_sub(less).max(1) };
-        self.last.iter_mut().for_each(|last| *last = renumbered(*last));
-        self.active.past.iter_mut().for_each(|(last, _)| *last = renumbered(*last));
-        self.state.bounds = (renumbered(self.state.bounds.0), renumbered(self.state.bounds.1));
+    /// Reduces the numbers of surveys.
+    fn renumber(&mut self) {
+        self.last.iter_mut().for_each(|last| *last = last.reduced());
+        self.active.past.iter_mut().for_each(|(last, _)| *last = last.reduced());
+        self.state.bounds = (self.state.bounds.0.reduced(), self.state.bounds.1.reduced());
     }
 
     /// Takes in what a survey has read.
     fn survey(&mut self, found: &BlockPages, numbers: Numbers) {
-        let Numbers { before, now: number, less, is_first } = numbers;
-        if less > 0 {
-            self.renumber(less);
+        let Numbers { before, now: number, are_reduced, is_first } = numbers;
+        if are_reduced {
+            self.renumber();
         }
         let (clear, unobservable) = self.state.found(found);
         let Self { state, last, active, rare } = self;
@@ -69,7 +69,7 @@ impl Change {
         if !active.touched.is_empty() {
             active.past.insert(0, (before, active.touched));
         }
-        active.past.retain(|(last, _)| usize::from(number - last) <= LAGS);
+        active.past.retain(|(last, _)| usize::from(number.since(*last)) <= LAGS);
         let known = state.present & found.present;
         let asked = active.cleared & known & !unobservable;
         if asked.count() >= MIN_CLEARED {
@@ -90,24 +90,24 @@ impl Change {
         let turned_idle = clear & !unobservable & !(known & was_clear & was_exact);
         let now_accessed = set_again | if is_first { PageBits::NONE } else { appeared };
 
-        let never_cleared: PageBits = turned_idle.iter().filter(|&page| last[page] == UNKNOWN).collect();
+        let never_cleared: PageBits = turned_idle.iter().filter(|&page| !last[page].is_known()).collect();
         state.unplaced = (state.unplaced & !turned_idle & !now_accessed & found.present) | never_cleared;
         now_accessed.iter().for_each(|page| last[page] = number);
         for page in turned_idle.iter() {
-            if is_accessed_until(number - 1, page, last[page], state.share) {
-                last[page] = number - 1;
+            if is_accessed_until(number.before(), page, last[page], state.share) {
+                last[page] = number.before();
             }
         }
         if is_first {
             // The first survey cannot know when the page was accessed.
-            appeared.iter().for_each(|page| last[page] = UNKNOWN);
+            appeared.iter().for_each(|page| last[page] = SurveyNumber::UNKNOWN);
         }
         (state.present, state.clear, state.huge) = (found.present, clear, found.huge);
         let touched = now_accessed & !unobservable;
         let exact = (clear | touched) & !unobservable;
         if exact != was_exact || !(now_accessed | turned_idle).is_empty() {
             let mut last = exact.iter().map(|page| last[page]);
-            let first = last.next().unwrap_or(UNKNOWN);
+            let first = last.next().unwrap_or(SurveyNumber::UNKNOWN);
             state.bounds = last.fold((first, first), |(least, most), at| (least.min(at), most.max(at)));
         }
         state.exact = exact;
@@ -130,11 +130,11 @@ impl Change {
 /// It may have been accessed in each interval between them, with the chance that a page of the block is accessed again,
 /// `share`. As large a part of the pages counts as accessed. The multiples of the golden ratio choose it evenly.
 fn is_accessed_until(cleared: SurveyNumber, page: usize, last: SurveyNumber, share: Option<f32>) -> bool {
-    if last == UNKNOWN || last >= cleared {
+    if !last.is_known() || last >= cleared {
         return true;
     }
     let not_again = 1.0 - f64::from(share.unwrap_or(1.0));
-    let part = 1.0 - not_again.powi((cleared - last).into());
+    let part = 1.0 - not_again.powi(cleared.since(last).into());
     ((page as u64).wrapping_mul(GOLDEN) as f64) < part * u64::MAX as f64
 }
 

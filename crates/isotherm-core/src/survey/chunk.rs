@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::block::{Block, BlockState, SurveyNumber};
+use super::block::{Block, BlockState};
 use super::counts::Counts;
 use super::memo::Memo;
+use super::number::SurveyNumber;
 use super::{BLOCK_SIZE, ClearPages, PageBits};
 use crate::PAGE_SIZE;
 

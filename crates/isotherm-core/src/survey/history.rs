@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::{Block, BlockState, LONGEST, SurveyNumber};
+use super::block::{Block, BlockState};
 use super::borders::{Borders, Stretch};
 use super::chunk::Chunk;
 use super::counts::Counts;
 use super::memo::Memo;
+use super::number::{LONGEST, SurveyNumber};
 use super::panel::Panel;
 use super::{BLOCK_SIZE, BlockPages, ClearPages, PageBits};
 use crate::Figures;
@@ -201,7 +202,7 @@ impl PageHistory {
         let (to, from) = (self.counts_below(range.end()), self.counts_below(range.start()));
         let exact = to.exact - from.exact;
         let idle = (exact > 0).then(|| {
-            let surveys = (f64::from(self.number) - (to.last - from.last) as f64 / exact as f64).max(0.0);
+            let surveys = (f64::from(self.number.get()) - (to.last - from.last) as f64 / exact as f64).max(0.0);
             let before = surveys as u16;
             let [before, after] = [before, before.saturating_add(1)].map(|surveys| self.idle_time(surveys));
             before + after.saturating_sub(before).mul_f64(surveys.fract())

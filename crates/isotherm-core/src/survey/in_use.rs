@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::block::{Block, LAGS, LONGEST};
+use super::block::{Block, LAGS};
 use super::history::append;
+use super::number::LONGEST;
 use super::{PageBits, PageHistory};
 use crate::AddrRange;
 

@@ -1,6 +1,6 @@
 //! For each page of a block, the survey in whose interval it was last known to be accessed.
 
-use super::block::SurveyNumber;
+use super::number::SurveyNumber;
 use super::{BLOCK_PAGES, PageBits};
 
 /// The number of a survey for each page of a block.
@@ -36,7 +36,7 @@ impl Lasts {
         match self {
             Self::Same(number) => [*number; BLOCK_PAGES],
             Self::Runs(runs) => {
-                let mut all = [0; BLOCK_PAGES];
+                let mut all = [SurveyNumber::UNKNOWN; BLOCK_PAGES];
                 let mut from = 0;
                 for &(end, number) in runs {
                     all[from..usize::from(end)].fill(number);
@@ -134,6 +134,7 @@ mod tests {
             rest in 0..9_u16,
         ) {
             let number = |page: usize| ends.range(page + 1..).next().map_or(rest, |(_, number)| *number);
+            let number = |page| SurveyNumber::of(number(page));
             let all: [SurveyNumber; BLOCK_PAGES] = std::array::from_fn(number);
             let packed = Lasts::from(&all);
             prop_assert_eq!(packed.all(), all);

@@ -30,6 +30,7 @@ mod kinds;
 mod lasts;
 mod memo;
 mod nodes;
+mod number;
 mod once;
 mod panel;
 mod plan;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::{Block, BlockState, FIRST, LONGEST, SurveyNumber};
+use super::block::{Block, BlockState};
 use super::borders::Borders;
 use super::change::Numbers;
 use super::chunk::{self, Chunk};
 use super::memo::Memo;
+use super::number::LONGEST;
 use super::once::CountedOnce;
 use super::panel::Panel;
 use super::snapshot::TargetSurvey;
@@ -57,9 +58,9 @@ impl PageHistory {
     /// Begins to take in a survey at `now`. The history stays as it is.
     pub fn update(self: Arc<Self>, now: Duration) -> HistoryUpdate {
         let is_first = self.times.is_empty();
-        let less = if self.number == SurveyNumber::MAX { SurveyNumber::MAX / 2 } else { 0 };
-        let before = self.number - less;
-        let number = (before + 1).max(FIRST);
+        let are_reduced = self.number.is_full();
+        let before = if are_reduced { self.number.reduced() } else { self.number };
+        let number = before.next();
         let mut times = self.times.clone();
         times.push_front(now);
         times.truncate(usize::from(LONGEST));
@@ -73,7 +74,7 @@ impl PageHistory {
             history,
             part: Vec::new(),
             placed: Vec::new(),
-            numbers: Numbers { before, now: number, less, is_first },
+            numbers: Numbers { before, now: number, are_reduced, is_first },
             unknown: Arc::new(BlockState::NEW),
             is_at_rest: false,
             taken: Memo::default(),
@@ -124,7 +125,7 @@ impl HistoryUpdate {
                 let (found, before) = state.found_at_rest(pages, self.numbers.is_first);
                 let change = (BlockPages { start: 0, ..found }, before);
                 match known {
-                    Some(known) if self.numbers.less == 0 && known.stays_at_rest(&change) => Arc::clone(known),
+                    Some(known) if !self.numbers.are_reduced && known.stays_at_rest(&change) => Arc::clone(known),
                     _ => {
                         let hash = mixed(&found) ^ before.mixed().rotate_left(4);
                         self.taken_at_rest.after(state, &change, hash, || state.after_rest(&change, self.numbers))
@@ -132,7 +133,7 @@ impl HistoryUpdate {
                 }
             } else {
                 match known {
-                    Some(known) if self.numbers.less == 0 && known.stays(pages) => Arc::clone(known),
+                    Some(known) if !self.numbers.are_reduced && known.stays(pages) => Arc::clone(known),
                     _ => {
                         let change = BlockPages { start: 0, ..*pages };
                         self.taken.after(state, &change, mixed(pages), || state.after(pages, self.numbers))
