@@ -120,6 +120,7 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
     }
     runtime.spawn(server::serve(listener, Arc::clone(&daemon)));
     daemon.groups.configure(&config);
+    daemon.groups.restore();
     daemon.take_metrics();
     notify(&[NotifyState::Ready]);
     journal::info(&format!("{} groups; the control socket is {}", config.groups.len(), socket.display()));

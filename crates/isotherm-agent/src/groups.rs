@@ -1,7 +1,8 @@
 //! The groups of a daemon, on one budget. Groups that are watched in the same manner share a run.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ use crate::config::{AttributeSettings, Config, Group, GroupSettings, Manner};
 use crate::engines::{Engine, Engines};
 use crate::history::HistoryWriter;
 use crate::hub::{Hub, HubSink};
+use crate::journal;
+use crate::kept::{GroupKeeper, KeptGroup};
 use crate::view::State;
 
 /// The time from a failure of a group to the next attempt to watch it.
@@ -28,6 +31,8 @@ pub struct Groups {
     history: Option<PathBuf>,
     /// Held by each history that is written.
     histories: Arc<()>,
+    keeper: Option<GroupKeeper>,
+    is_ending: AtomicBool,
     by_name: Mutex<BTreeMap<String, Arc<Watched>>>,
 }
 
@@ -105,8 +110,15 @@ pub enum GroupError {
 impl Groups {
     /// No groups yet, on a budget of all. Each has its history in a directory below `history`.
     pub fn new(cpu: f64, history: Option<PathBuf>) -> Self {
-        let allowance = Allowance::new(cpu);
-        Self { allowance, engines: Engines::default(), history, histories: Arc::default(), by_name: Mutex::default() }
+        Self {
+            allowance: Allowance::new(cpu),
+            engines: Engines::default(),
+            keeper: history.as_deref().and_then(Path::parent).map(GroupKeeper::new),
+            history,
+            histories: Arc::default(),
+            is_ending: AtomicBool::new(false),
+            by_name: Mutex::default(),
+        }
     }
 
     /// The budget of all.
@@ -139,6 +151,36 @@ impl Groups {
                 Some(watched) => self.change(&watched, group.clone(), origin),
                 None => drop(self.add(group.clone(), origin)),
             }
+        }
+    }
+
+    /// Makes the groups again that requests had made before the daemon was started.
+    pub fn restore(&self) {
+        let Some(keeper) = &self.keeper else { return };
+        let (groups, lost) = keeper.read();
+        lost.iter().for_each(|why| journal::warning(why));
+        for (group, is_paused) in groups {
+            let name = group.settings.name.clone();
+            if self.insert(group, Origin::Request).is_none() {
+                journal::warning(&format!("the group {name} of a request is not there: the configuration has one"));
+            } else if !is_paused {
+                // It was just added.
+                self.get(&name).into_iter().for_each(|watched| self.resume(&watched));
+            }
+        }
+    }
+
+    /// Keeps the groups that requests have made, for the next start.
+    pub fn keep(&self) {
+        // At the end, groups go that are to be there again.
+        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.is_ending.load(Ordering::Relaxed)) else { return };
+        let kept = |(_, watched): (String, Arc<Watched>)| {
+            let inner = watched.lock();
+            let paused = matches!(inner.run, Run::Paused);
+            (inner.origin == Origin::Request).then(|| KeptGroup { paused, settings: inner.group.settings.clone() })
+        };
+        if let Err(why) = keeper.write(self.all().into_iter().filter_map(kept).collect()) {
+            journal::warning(&why);
         }
     }
 
@@ -321,6 +363,7 @@ impl Groups {
 
     /// Ends all groups.
     pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
         let groups = std::mem::take(&mut *self.lock());
         // Their last events are written at the same time.
         groups.values().for_each(|watched| watched.stop());
@@ -329,6 +372,13 @@ impl Groups {
 
     /// Adds a group and begins to watch it. `None` if there is one of its name.
     fn add(&self, group: Group, origin: Origin) -> Option<Arc<Watched>> {
+        let watched = self.insert(group, origin)?;
+        watched.lock().begin(&watched.hub, self);
+        Some(watched)
+    }
+
+    /// Adds a group that nobody watches. `None` if there is one of its name.
+    fn insert(&self, group: Group, origin: Origin) -> Option<Arc<Watched>> {
         let name = group.settings.name.clone();
         let history = self.history.as_ref().map(|directory| {
             let count = Arc::clone(&self.histories);
@@ -342,8 +392,6 @@ impl Groups {
             return None;
         }
         groups.insert(name, Arc::clone(&watched));
-        drop(groups);
-        watched.lock().begin(&watched.hub, self);
         Some(watched)
     }
 

@@ -17,6 +17,7 @@ mod groups;
 mod history;
 mod hub;
 mod journal;
+mod kept;
 mod metrics;
 mod server;
 pub mod view;

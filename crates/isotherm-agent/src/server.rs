@@ -193,6 +193,7 @@ async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u
     let done = tokio::task::spawn_blocking(move || {
         let done = (operation.run)(&daemon, &call);
         if operation.changes() {
+            daemon.groups.keep();
             log(operation, &call, done.as_ref().err());
         }
         done

@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use check::Check;
 pub use convert::Convert;
-pub use ctl::{Ctl, CtlCommand, CtlReport, Set as CtlSet};
+pub use ctl::{Ctl, CtlCommand, CtlReport, SOCKET, Set as CtlSet};
 pub use cut::Cut;
 pub use daemon::Daemon;
 pub use diff::Diff;
@@ -38,7 +38,7 @@ pub use mark::Mark;
 pub use merge::Merge;
 pub use reading::Reading;
 pub use record::Record;
-pub use report::{KindOptions, Report, selected};
+pub use report::{KindOptions, RegionOptions, Report, selected};
 pub use run::Run;
 pub use scheme::{Scheme, SchemeCommand};
 pub use tier::{Grouping, Tier, TierCommand, TierConfig, TierList, TierRun, TierSchemes, TierTry};

@@ -1,9 +1,11 @@
 //! `isotherm record`: writes a recording, and shows the progress.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_run::{Events, Prepared};
+use isotherm_agent::config::Group;
+use isotherm_run::{Events, Prepared, RunConfig};
 
 use crate::cli::Record;
 use crate::command;
@@ -17,8 +19,15 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     let (stacks, streams) = (options.stacks, marks::streams(options.stdin_marks));
     let quiet = options.quiet;
     let call = Call { quiet, stacks, streams, ..Call::new("record", watch).with(&options.physical) };
-    let call = Call { recording: Some(options.output.clone()), ..call };
+    let group = options.config.as_deref().map(group).transpose()?;
+    let call = Call { recording: Some(options.output.clone()), group, ..call };
     marks::make_run(call, command::handle_signals, |run, events| record(run, events, options))
+}
+
+/// The run that watches the group in a file.
+fn group(path: &Path) -> Result<RunConfig> {
+    let text = isotherm_scheme::read_text(path)?;
+    Ok(Group::parse(&path.display().to_string(), &text)?.run(None))
 }
 
 /// Records until the end of the run, and shows the progress.

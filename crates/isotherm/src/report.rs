@@ -5,13 +5,18 @@ use std::ffi::OsStr;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
+use isotherm_agent::Client;
+use isotherm_agent::api::encoded;
 use isotherm_output::{Output, OutputError, OutputFile, standard_output};
 use isotherm_record::{Joined, RecordError, Recording};
-use isotherm_report::{Format, GroupBy, Kind, Limits, Options, ReportError, Source, Terminal, UnknownExtension};
+use isotherm_report::{
+    Format, GroupBy, Kind, Limits, Measure, Options, ReportError, Source, SummarySort, Terminal, UnknownExtension,
+};
 
-use crate::cli::{KindOptions, Report};
+use crate::cli::{KindOptions, RegionOptions, Report};
 use crate::terminal::terminal;
 use crate::{WrongCall, tell};
 
@@ -20,6 +25,9 @@ pub fn run(Report { kind: options }: &Report) -> Result<ExitCode> {
     let words = format!("report {}", kind.name());
     let to = Destination::new(words.clone(), all.format, all.output.as_deref(), kind.formats())?;
     check_effects(options, to.format).map_err(|what| WrongCall::new(words, what))?;
+    if let Some(group) = &all.connect {
+        return connected(options, group, &to);
+    }
     let source = open(&all.recordings, all.reading.max_memory)?;
     let regions = isotherm_report::RegionOptions {
         at: regions.at,
@@ -32,6 +40,40 @@ pub fn run(Report { kind: options }: &Report) -> Result<ExitCode> {
     let (terminal, selection) = (to.terminal(), all.selection.selection());
     let report = Options { terminal, regions, by, summary_sort, window, measure, ..Options::default() };
     to.write(&all.recordings, |out| isotherm_report::write(*kind, to.format, &*source, &selection, &report, out))
+}
+
+/// Has the daemon make the report, on what it keeps of a group.
+fn connected(options: &KindOptions, group: &str, to: &Destination<'_>) -> Result<ExitCode> {
+    let KindOptions { kind, all, by, window, measure, summary_sort, given, .. } = options;
+    let KindOptions { regions, .. } = options;
+    let selection = &all.selection;
+    if selection.time.is_some() || selection.address.is_some() || *regions != RegionOptions::default() {
+        let what = "the daemon selects by --last, --target and --hot only; leave the others out, or record first";
+        return Err(WrongCall::new(format!("report {}", kind.name()), what).into());
+    }
+    let ns = |time: Duration| format!("{}ns", time.as_nanos());
+    let sorted = given.iter().any(|option| option == "--sort").then(|| name_of(&SummarySort::NAMES, *summary_sort));
+    let query = [
+        ("last", all.last.map(ns)),
+        ("by", by.map(|by| name_of(&GroupBy::NAMES, by))),
+        ("window", window.map(ns)),
+        ("measure", measure.map(|measure| name_of(&Measure::NAMES, measure))),
+        ("sort", sorted),
+        ("target", selection.target.map(|pid| pid.to_string())),
+        ("hot", selection.hot.map(|hz| format!("{hz}Hz"))),
+    ];
+    let mut path = format!("/v1/groups/{}/reports/{}?format={}", encoded(group), kind.name(), to.format.name());
+    for (name, value) in query.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        path += &format!("&{name}={}", encoded(&value));
+    }
+    let bytes = Client::new(&all.socket)?.ask("GET", &path, None)?;
+    let no_inputs: [&Path; 0] = [];
+    to.write(&no_inputs, |out| Ok(out.write_all(&bytes)?))
+}
+
+/// The name of one of some values.
+fn name_of<T: PartialEq>(names: &[(T, &'static str, &'static str)], value: T) -> String {
+    names.iter().find(|(of, ..)| *of == value).map(|(_, name, _)| (*name).to_owned()).unwrap_or_default()
 }
 
 /// Rejects options that would have no effect on this format.

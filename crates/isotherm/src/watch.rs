@@ -47,6 +47,8 @@ pub struct Call<'a> {
     pub user: Option<User>,
     /// Whether call stacks are recorded.
     pub stacks: bool,
+    /// The run of a group, in whose place only the duration, the recording and call stacks are those of the call.
+    pub group: Option<RunConfig>,
     /// Whether only warnings are printed.
     pub quiet: bool,
 }
@@ -70,6 +72,7 @@ impl<'a> Call<'a> {
             streams: Streams::Inherited,
             user: None,
             stacks: false,
+            group: None,
             quiet: false,
         }
     }
@@ -104,6 +107,11 @@ impl<'a> Call<'a> {
 
     /// The description of the run.
     fn config(self) -> Result<RunConfig> {
+        if let Some(group) = self.group {
+            let Self { duration, recording, recording_need, stacks, .. } = self;
+            let start = Start::Quick;
+            return Ok(RunConfig { duration, recording, recording_need, stacks, start, ..group });
+        }
         let selection = self.selection()?;
         let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, .. } = self;
         let cpu_budget = self.cpu_budget;

@@ -154,6 +154,14 @@ fn a_daemon_tells_what_it_watches_and_keeps_it() {
     eventually("there is something to report", || running.ctl(&["report", "a", "wss", "--last", "1m"]).status == 0);
     let report: Value = serde_json::from_str(&running.said(&["report", "a", "wss", "--last", "1m", "--json"])).unwrap();
     assert!(report.is_object(), "{report}");
+    let connected = |more: &[&str]| {
+        running.place.run(&[&["report", "wss", "--connect", "a", "--socket", "api.sock"], more].concat())
+    };
+    let asked = connected(&["--last", "1m", "--window", "10s", "--format", "json"]);
+    let found: Value = serde_json::from_str(&asked.out).unwrap_or_else(|error| panic!("{error}: {asked:?}"));
+    assert_eq!(found["window_ns"], 10_000_000_000_u64, "{found}");
+    assert_eq!(connected(&["--by", "process", "--hot", "5Hz"]).status, 0);
+    assert_eq!(connected(&["--time", "1s:"]).status, 2);
     let refused = running.ctl(&["report", "b", "wss"]);
     assert!(refused.status == 1 && refused.err.contains("there is no group \"b\""), "{refused:?}");
     let recorded = running.place.path("state/recordings/mine.rec");
@@ -347,6 +355,23 @@ fn each_answer_is_what_the_description_of_the_interface_says() {
 }
 
 #[test]
+fn a_group_can_be_recorded_without_a_daemon() {
+    let place = Place::new();
+    let target = target(&place);
+    let text = format!("name: g\nselect: {{pid: [{}]}}\nschemes: [{{name: all, action: stat}}]\n", target.0.id());
+    std::fs::write(place.path("g.yaml"), &text).unwrap();
+    let record = |more: &[&str]| place.run(&[&["record", "--config", "g.yaml", "--duration", "1s"], more].concat());
+    let recorded = record(&[]);
+    assert_eq!(recorded.status, 0, "{recorded:?}");
+    let report = place.run(&["report", "schemes", "--format", "json"]);
+    assert!(report.status == 0 && report.out.contains("\"all\""), "{report:?}");
+    assert_eq!(record(&["--pid", "1"]).status, 2, "the file says what is watched");
+    std::fs::write(place.path("g.yaml"), text.replace("action: stat", "action: pageout")).unwrap();
+    let refused = record(&[]);
+    assert!(refused.status == 1 && refused.err.contains("add act: true"), "{refused:?}");
+}
+
+#[test]
 fn others_may_read_if_the_socket_lets_them_and_change_nothing() {
     if !is_root() {
         or_skip!(Err::<(), _>("only root can be another user"));
@@ -365,6 +390,42 @@ fn others_may_read_if_the_socket_lets_them_and_change_nothing() {
 }
 
 #[test]
+fn systemd_is_told_that_the_daemon_is_ready_reloads_lives_and_ends() {
+    let place = Place::new();
+    let target = target(&place);
+    std::fs::write(place.path("isotherm.yaml"), config(&place, &target, "")).unwrap();
+    let socket = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let heard = |what: &str| {
+        let mut bytes = [0; 512];
+        // What comes before may be another sign of life.
+        loop {
+            let length = socket.recv(&mut bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if text.lines().any(|line| line == what) {
+                return text;
+            }
+        }
+    };
+    // systemd names the process that it watches.
+    let script = "export WATCHDOG_PID=$$; exec \"$0\" daemon --config \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(place.isotherm(&[]).get_program()).arg(place.path("isotherm.yaml"));
+    command.env("NOTIFY_SOCKET", place.path("notify")).env("WATCHDOG_USEC", "2000000");
+    let mut daemon = Kept(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    heard("READY=1");
+    heard("WATCHDOG=1");
+    signal(&daemon.0, Signal::HUP);
+    // It has the time, which notify-reload needs.
+    assert!(heard("RELOADING=1").contains("MONOTONIC_USEC="));
+    heard("READY=1");
+    heard("WATCHDOG=1");
+    signal(&daemon.0, Signal::TERM);
+    heard("STOPPING=1");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_second_daemon_and_a_missing_one_are_told_apart() {
     let running = Running::new("");
     let second = running.place.run(&["daemon", "--config", "isotherm.yaml"]);
@@ -378,6 +439,12 @@ fn a_second_daemon_and_a_missing_one_are_told_apart() {
 fn what_a_killed_daemon_has_kept_can_be_read_and_the_next_one_goes_on() {
     let mut running = Running::new("");
     running.said(&["mark", "a", "before"]);
+    let pid = running.target.0.id();
+    for name in ["made", "resting"] {
+        std::fs::write(running.place.path("g.yaml"), format!("name: {name}\nselect: {{pid: [{pid}]}}\n")).unwrap();
+        running.said(&["add", "g.yaml"]);
+    }
+    running.said(&["pause", "resting"]);
     let has = |running: &Running, mark: &str| {
         let report = running.ctl(&["report", "a", "wss", "--json"]);
         report.status == 0 && report.out.contains(mark)
@@ -388,6 +455,9 @@ fn what_a_killed_daemon_has_kept_can_be_read_and_the_next_one_goes_on() {
     let mut command = running.place.isotherm(&["daemon", "--config", "isotherm.yaml"]);
     running.daemon = Kept(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     eventually("the next daemon watches", || running.ctl(&["status"]).out.contains("in memory"));
+    assert_eq!(running.said(&["groups"]), "a\nmade\nresting\n", "{}", running.place.text("log"));
+    let state = |group: &str| running.get(&format!("/v1/groups/{group}"))["state"].clone();
+    assert_eq!((state("made"), state("resting")), ("watching".into(), "paused".into()));
     running.said(&["mark", "a", "after"]);
     eventually("both are kept", || has(&running, "before") && has(&running, "after"));
     running.end();

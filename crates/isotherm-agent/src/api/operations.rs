@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use isotherm_core::survey::WINDOWS;
 use isotherm_core::units;
 use isotherm_kernel::unix_ns;
-use isotherm_report::{Format, Kind, Options, SelectedTarget, Selection};
+use isotherm_report::{Format, GroupBy, Kind, Measure, Options, SelectedTarget, Selection, SummarySort};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -288,6 +289,11 @@ pub const OPERATIONS: &[Operation] = &[
             ("last", "The time up to now that it is on, such as 1h. Without it, all that is kept."),
             ("format", "The format, such as json or text. Without it, JSON if the report has it."),
             ("target", "Only the target with this process ID."),
+            ("hot", "How often hot memory is accessed at least, such as 10Hz."),
+            ("by", "What memory is grouped by, such as process, command or cgroup."),
+            ("window", "The window of the working set, such as 10s."),
+            ("measure", "What a heatmap shows."),
+            ("sort", "What groups and mappings of a summary are sorted by."),
         ],
         answer: Some(("*/*", None)),
         run: report,
@@ -331,9 +337,24 @@ fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
         pid.parse().map(SelectedTarget::Process).map_err(|_| Problem::new(400, format!("{pid:?} is no process ID")))
     });
     let kept = crate::history::open(&daemon.history_of(call.group())?, from, now)?;
-    let selection = Selection { time: Some(kept.time), target: target.transpose()?, ..Selection::default() };
+    let parameter = |name: &str| call.query.get(name).map(String::as_str);
+    let window = parameter("window").map(|text| {
+        let window = units::parse_duration(text).ok().filter(|window| WINDOWS.contains(window));
+        window.ok_or_else(|| Problem::new(400, format!("window: {text:?} is no window; write 1m, for example")))
+    });
+    let hot_hz = parameter("hot")
+        .map(|text| units::parse_hertz(text).map_err(|error| Problem::new(400, format!("hot: {error}"))));
+    let options = Options {
+        by: chosen("by", parameter("by"), &GroupBy::NAMES)?,
+        measure: chosen("measure", parameter("measure"), &Measure::NAMES)?,
+        summary_sort: chosen("sort", parameter("sort"), &SummarySort::NAMES)?.unwrap_or_default(),
+        window: window.transpose()?,
+        ..Options::default()
+    };
+    let (target, hot_hz) = (target.transpose()?, hot_hz.transpose()?);
+    let selection = Selection { time: Some(kept.time), target, hot_hz, ..Selection::default() };
     let mut out = Vec::new();
-    isotherm_report::write(kind, format, &kept.recordings, &selection, &Options::default(), &mut out)?;
+    isotherm_report::write(kind, format, &kept.recordings, &selection, &options, &mut out)?;
     let media = match format {
         Format::Json => JSON,
         Format::Text => "text/plain; charset=utf-8",
@@ -342,6 +363,20 @@ fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
         Format::Png => "image/png",
     };
     Ok(Answer::bytes(media, out))
+}
+
+/// The value of this name, of a parameter that is one of some values.
+fn chosen<T: Copy>(
+    parameter: &str,
+    name: Option<&str>,
+    names: &[(T, &'static str, &'static str)],
+) -> Result<Option<T>, Problem> {
+    let Some(name) = name else { return Ok(None) };
+    let found = names.iter().find(|(_, known, _)| *known == name).map(|(value, ..)| *value);
+    found.map(Some).ok_or_else(|| {
+        let known: Vec<&str> = names.iter().map(|(_, known, _)| *known).collect();
+        Problem::new(400, format!("{parameter}: there is no {name:?}; there are {}", known.join(", ")))
+    })
 }
 
 impl Call {

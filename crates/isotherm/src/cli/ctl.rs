@@ -9,6 +9,9 @@ use isotherm_report::{Format, Kind};
 
 use super::report::{formats, one_of};
 
+/// The usual socket of the daemon.
+pub const SOCKET: &str = "/run/isotherm/api.sock";
+
 /// Ask and steer a running daemon
 ///
 /// It speaks HTTP and JSON on the daemon's Unix socket. Reading is for the group of the socket; changing is for root
@@ -17,7 +20,7 @@ use super::report::{formats, one_of};
 #[command(after_long_help = AFTER_HELP)]
 pub struct Ctl {
     /// The socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = "/run/isotherm/api.sock", global = true)]
+    #[arg(long, value_name = "PATH", default_value = SOCKET, global = true)]
     pub socket: PathBuf,
     /// Print the JSON of the daemon
     #[arg(long, global = true)]

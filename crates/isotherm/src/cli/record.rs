@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::targets::SELECTORS;
 use super::{PhysicalOptions, RECORDING, WatchOptions};
 
 /// Record the memory accesses of processes, or of all physical memory
@@ -44,6 +45,12 @@ pub struct Record {
     /// the command. This slows down the system calls of the whole machine (docs/stacks.md).
     #[arg(long, conflicts_with = "physical")]
     pub stacks: bool,
+    /// Watch a group, which this file describes as it stands in the configuration of `isotherm daemon`: its processes,
+    /// its attributes, and its schemes, which act if it says `act: true`. Takes the place of all options about what is
+    /// watched, and how (docs/daemon.md)
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(conflicts_with_all = SELECTORS, conflicts_with_all = WATCHING)]
+    pub config: Option<PathBuf>,
     /// Write the recording to this file, which only its owner can read. An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = RECORDING)]
     pub output: PathBuf,
@@ -55,6 +62,33 @@ pub struct Record {
     #[arg(short, long)]
     pub quiet: bool,
 }
+
+/// The options whose place a group takes.
+const WATCHING: [&str; 23] = [
+    "command",
+    "physical",
+    "range",
+    "exclude",
+    "children",
+    "wait",
+    "mapping",
+    "user",
+    "probe",
+    "survey",
+    "shared",
+    "shared_hold",
+    "allow_pauses",
+    "cpu_budget",
+    "target_budget",
+    "start",
+    "nice",
+    "cpu_affinity",
+    "intervals",
+    "sample",
+    "aggr",
+    "update",
+    "regions",
+];
 
 const AFTER_HELP: &str = "\
 Examples:

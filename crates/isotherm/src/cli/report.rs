@@ -12,7 +12,7 @@ use isotherm_core::survey::WINDOWS;
 use isotherm_core::{AddrRange, units};
 use isotherm_report::{Choice, Format, GroupBy, Kind, Measure, SelectedTarget, Selection, Sort, SummarySort};
 
-use super::{RECORDING, Reading};
+use super::{RECORDING, Reading, SOCKET};
 
 /// Show a recording
 #[derive(Args)]
@@ -35,6 +35,15 @@ pub struct AllKinds {
     /// The recording, or several that are read as one: rotated files, or those of several machines
     #[arg(value_name = "REC", default_value = RECORDING)]
     pub recordings: Vec<PathBuf>,
+    /// Ask the running daemon for what it keeps of this group, instead of reading recordings
+    #[arg(long, value_name = "GROUP", conflicts_with = "recordings")]
+    pub connect: Option<String>,
+    /// With --connect: the time up to now that the report is on [default: all that is kept]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "connect")]
+    pub last: Option<Duration>,
+    /// With --connect: the socket of the daemon
+    #[arg(long, value_name = "PATH", default_value = SOCKET, hide_short_help = true)]
+    pub socket: PathBuf,
     /// The format [default: that of the extension of -o, else the first of these]
     #[arg(short, long, value_name = "FORMAT", value_parser = formats(&Format::ALL))]
     pub format: Option<Format>,
@@ -96,7 +105,7 @@ struct MeasureOption {
 }
 
 /// Which regions are shown, and in which order.
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone, Default, PartialEq)]
 pub struct RegionOptions {
     /// Sort the regions by this key
     #[arg(long, value_name = "KEY", default_value = "address", value_parser = one_of(Sort::NAMES))]
