@@ -8,8 +8,8 @@ use std::time::Duration;
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{BlockSums, MappingSums, PageSums, SurveySnapshot, TargetSurvey, WINDOWS};
 use isotherm_core::{
-    AddrRange, Figures, Frequency, Mapping, MemoryUse, Permissions, Quantity, RegionSnapshot, Snapshot, SystemMemory,
-    TargetId, TargetSnapshot,
+    AddrRange, Figures, Frequency, Mapping, MemoryUse, Permissions, RegionSnapshot, Snapshot, SystemMemory, TargetId,
+    TargetSnapshot,
 };
 use isotherm_record::{
     Activity, Cgroup, Contents, Cost, Cut, Event, Header, Host, Joined, Mark, MarkText, Needs, Recorder, Recording,
@@ -195,7 +195,7 @@ fn survey(snapshot: &Snapshot, infos: TargetInfos) -> SurveyRecord {
         ..PageSums::default()
     };
     let block = BlockSums {
-        pages: Figures { present: 20, touched: 3, swapped: Quantity::exact(1), unobservable: 1, unknown: 1 },
+        pages: Figures { present: 20, touched: 3, unobservable: 1, unknown: 1, ..Figures::default() },
         mean_idle: Some(Duration::from_secs(1)),
         ..BlockSums::default()
     };
