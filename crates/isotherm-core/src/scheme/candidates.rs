@@ -397,9 +397,9 @@ pub(crate) fn whole_granules(range: AddrRange, action: Action) -> Option<AddrRan
     AddrRange::new(start, range.end() - range.end() % granule)
 }
 
-/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. The latter
-/// comes in the order of the ranks that it makes room for. Among equal scores, memory from `cursor` on comes before
-/// memory below it.
+/// Sorts by falling score, after memory that an action can free, and that before memory that only makes room. The
+/// latter comes in the order of the ranks that it makes room for. Among equal scores, memory from `cursor` on comes
+/// before memory below it.
 pub(crate) fn sort_by_priority(candidates: &mut Vec<Candidate>, cursor: Cursor) {
     if let Some((target, addr)) = cursor
         && let Some(cut) = candidates.iter().position(|c| c.target == target && c.range.split_at(addr).is_some())

@@ -2,8 +2,8 @@
 //! comes back.
 //!
 //! Memory that was moved comes back if a scheme of the other direction moves it, unless it was in use in between, for
-//! most of the time. Memory that was freed comes back if it is in memory again. With a survey, the present pages of the survey show this. Otherwise the pages are checked once,
-//! when the time is over.
+//! most of the time. Memory that was freed comes back if it is in memory again. With a survey, the present pages of the
+//! survey show this. Otherwise the pages are checked once, when the time is over.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ impl Victims {
         self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned });
     }
 
-    /// Takes in that `moved` bytes of `range`, which may have been moved by this scheme, were moved back. `counts` returns
-    /// how many bytes of a range count that was moved at a time.
+    /// Takes in that `moved` bytes of `range`, which may have been moved by this scheme, were moved back. `counts`
+    /// returns how many bytes of a range count that was moved at a time.
     pub(crate) fn moved_back(
         &mut self,
         target: TargetId,

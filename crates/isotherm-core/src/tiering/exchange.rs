@@ -24,8 +24,8 @@ const SUPPOSED: f64 = 0.25;
 const MARGIN: f64 = 2.0;
 
 /// Within [`REPAID`](super::REPAID) after memory was promoted, it takes this many times as much evidence that it is
-/// used less: where its use before is known, and where it is not. Of memory that was promoted for two accesses, the next
-/// one may take long to come.
+/// used less: where its use before is known, and where it is not. Of memory that was promoted for two accesses, the
+/// next one may take long to come.
 const SOON: f64 = 1.5;
 const SOON_AND_SELDOM: f64 = 3.0;
 
@@ -73,8 +73,8 @@ const MUCH: f64 = 0.04;
 const LITTLE: f64 = 0.02;
 
 /// By how much the patience grows in a second, and falls. It grows fast: what comes back was moved up to a minute ago,
-/// and until the patience is high enough, more is moved that will come back. It falls from the most to the least in 40 s:
-/// while it is high, a set of memory that is not used any more keeps its place.
+/// and until the patience is high enough, more is moved that will come back. It falls from the most to the least in
+/// 40 s: while it is high, a set of memory that is not used any more keeps its place.
 const GROWTH: f64 = 1.3;
 const FALL: f64 = 0.94;
 
