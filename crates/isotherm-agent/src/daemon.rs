@@ -123,7 +123,12 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
     daemon.groups.restore();
     daemon.take_metrics();
     notify(&[NotifyState::Ready]);
-    journal::info(&format!("{} groups; the control socket is {}", config.groups.len(), socket.display()));
+    let groups = match config.groups.len() {
+        0 => "no group in the configuration (add one with `isotherm ctl add FILE`)".into(),
+        1 => "1 group".into(),
+        groups => format!("{groups} groups"),
+    };
+    journal::info(&format!("{groups}; the control socket is {}", socket.display()));
     Clock::new(Arc::clone(&daemon)).run(&runtime, signals);
     notify(&[NotifyState::Stopping]);
     daemon.groups.end();
