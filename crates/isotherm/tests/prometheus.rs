@@ -24,13 +24,16 @@ fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// The body of the answer to a GET request.
+/// The body of the answer to a GET request. `None` as long as nobody answers: Prometheus is not ready at once.
 fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
+    if head.contains(" 503 ") {
+        return None;
+    }
     assert!(head.contains(" 200 "), "{path}: {answer}");
     Some(body.into())
 }
