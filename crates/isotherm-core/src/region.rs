@@ -13,8 +13,8 @@ use crate::{AddrRange, Attributes, Figures, Observation, PAGE_SIZE, RegionSnapsh
 pub(crate) struct MergeLimits {
     /// The largest difference of their counts.
     pub threshold: u32,
-    /// The factor by which their frequencies may differ, beside errors.
-    pub alike: f64,
+    /// The factor by which their frequencies may differ, beside errors. `None` if they may differ by any factor.
+    pub alike: Option<f64>,
     /// The largest size of the merged region, in bytes.
     pub size: u64,
     /// The size in bytes up to which a region is merged with a neighbour although only one of the two can be
@@ -356,9 +356,14 @@ impl Region {
             && ages.is_none_or(|time| is_alike(self.age, next.age, time))
             && self.accessed.abs_diff(next.accessed)
                 <= self.tolerance(self.accessed, next.accessed, self.samples, threshold)
-            && self.frequency.zip(next.frequency).is_none_or(|(one, other)| one.is_alike(other, alike))
+            && alike.is_none_or(|alike| self.has_a_frequency_like(next, alike))
             && (self.unobservable.abs_diff(next.unobservable) <= threshold
                 || self.bytes().min(next.bytes()) <= resolution)
+    }
+
+    /// Whether both frequencies are about the same, or one of them is not known.
+    fn has_a_frequency_like(&self, next: &Self, alike: f64) -> bool {
+        self.frequency.zip(next.frequency).is_none_or(|(one, other)| one.is_alike(other, alike))
     }
 
     /// Merges `next` into this region, which then covers `range`. All statistics become means, weighted by size.
@@ -679,7 +684,7 @@ mod tests {
         let pages = |mib: u64| Figures { present: mib << 20, ..Figures::default() };
         let limits = MergeLimits {
             threshold: 2,
-            alike: 1.5,
+            alike: Some(1.5),
             size: u64::MAX,
             resolution: 0,
             keeps_use: true,

@@ -300,17 +300,18 @@ impl RegionSet {
         }
     }
 
-    /// Merges with a rising threshold, and then with a rising size, until the regions are no more than the maximum.
-    /// At the end of both each area would be one region, and there are no more areas than the maximum.
+    /// Merges with a rising threshold, and then whatever the counts and the frequencies are with a rising size, until the
+    /// regions are no more than the maximum. At the end each area would be one region, and there are no more areas than
+    /// the maximum.
     pub(crate) fn keep_maximum(&mut self, attributes: &Attributes) {
         let mut limits = self.limits(attributes);
         while self.len() > attributes.max_regions() {
             limits.ages = None;
             if limits.threshold < attributes.samples() {
                 limits.threshold = limits.threshold.saturating_mul(2);
-                limits.alike *= 2.0;
+                limits.alike = limits.alike.map(|alike| alike * 2.0);
             } else {
-                limits.keeps_use = false;
+                limits = MergeLimits { threshold: u32::MAX, alike: None, keeps_use: false, ..limits };
                 limits.size = limits.size.saturating_mul(2);
             }
             self.merge_within(limits);
@@ -323,7 +324,7 @@ impl RegionSet {
         let total: u64 = self.iter().map(Region::bytes).sum();
         MergeLimits {
             threshold: attributes.merge_threshold(),
-            alike: ALIKE,
+            alike: Some(ALIKE),
             size: (total / attributes.min_regions() as u64).max(PAGE_SIZE),
             resolution: total / attributes.max_regions() as u64,
             keeps_use: true,
@@ -408,6 +409,27 @@ mod tests {
     fn space(pid: u32, pages: u64) -> TargetSpace {
         let mapping = Mapping::anonymous(AddrRange::new(0, pages * PAGE_SIZE).unwrap());
         TargetSpace { id: TargetId::process(pid, Duration::ZERO), layout: Layout::Process, mappings: [mapping].into() }
+    }
+
+    #[test]
+    fn neighbours_become_the_maximum_of_regions_whatever_their_frequencies_are() {
+        let [sampling, aggregation, update] = [5, 100, 1000].map(Duration::from_millis);
+        let attributes = Attributes::new(sampling, aggregation, update, 3, 5).unwrap();
+        // Each other page is accessed all the time, and the others never.
+        let region = |page: u64| {
+            let mut region = Region::new(AddrRange::new(page * PAGE_SIZE, (page + 1) * PAGE_SIZE).unwrap());
+            let observation = if page % 2 == 0 { Observation::Accessed } else { Observation::Idle };
+            for _ in 0..attributes.samples() {
+                region.look(observation, sampling);
+                region.count(observation, 1);
+            }
+            region.settle(&attributes, 1);
+            region
+        };
+        let mut set = RegionSet::default();
+        set.targets.push(TargetRegions::new(space(1, 40), (0..40).map(region).collect(), None));
+        set.keep_maximum(&attributes);
+        assert!((1..=5).contains(&set.len()), "{} regions", set.len());
     }
 
     #[test]
