@@ -300,9 +300,9 @@ impl RegionSet {
         }
     }
 
-    /// Merges with a rising threshold, and then whatever the counts and the frequencies are with a rising size, until the
-    /// regions are no more than the maximum. At the end each area would be one region, and there are no more areas than
-    /// the maximum.
+    /// Merges with a rising threshold, and then, whatever the counts and the frequencies are, with a rising size, until
+    /// the regions are no more than the maximum. At the end each area would be one region, and there are no more areas
+    /// than the maximum.
     pub(crate) fn keep_maximum(&mut self, attributes: &Attributes) {
         let mut limits = self.limits(attributes);
         while self.len() > attributes.max_regions() {
