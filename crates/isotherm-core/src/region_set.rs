@@ -418,7 +418,7 @@ mod tests {
         // Each other page is accessed all the time, and the others never.
         let region = |page: u64| {
             let mut region = Region::new(AddrRange::new(page * PAGE_SIZE, (page + 1) * PAGE_SIZE).unwrap());
-            let observation = if page % 2 == 0 { Observation::Accessed } else { Observation::Idle };
+            let observation = if page.is_multiple_of(2) { Observation::Accessed } else { Observation::Idle };
             for _ in 0..attributes.samples() {
                 region.look(observation, sampling);
                 region.count(observation, 1);
