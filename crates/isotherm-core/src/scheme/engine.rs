@@ -488,7 +488,8 @@ struct Effective<'a> {
 /// With a survey, a scheme that takes memory away, or moves it, checks each page once more just before it acts. It does
 /// not touch cold memory that has been accessed since the survey, or hot memory that has not, unless two surveys have
 /// found it accessed. There is no such check if the scheme has a filter for young pages, if one look at hot memory is
-/// enough, or if it is not known which pages are young.
+/// enough, if it is not known which pages are young, or if the scheme allows memory that is not observed: no survey
+/// clears the accessed bits of that.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,
@@ -510,7 +511,7 @@ fn effective_filters<'a>(
     }
     let mut second_look = None;
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    let looks_again = action.takes_away() || (moves == Some(Moves::Hot) && scheme.looks > 1);
+    let looks_again = (action.takes_away() && !scheme.unobserved) || (moves == Some(Moves::Hot) && scheme.looks > 1);
     if !decides_itself && surveyed && looks_again && inspector.tells(PageKind::Young).is_ok() {
         second_look = (moves == Some(Moves::Hot)).then_some(filters.len());
         filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
