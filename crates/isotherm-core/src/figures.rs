@@ -85,7 +85,7 @@ impl<N: Count> Quantity<N> {
         Quantity { least: change(self.least), is_bound: self.is_bound }
     }
 
-    /// An quantity made of both. It is exact if both are.
+    /// A quantity made of both. It is exact if both are.
     #[must_use]
     pub fn with<O: Count, M: Count>(self, other: Quantity<O>, join: impl FnOnce(N, O) -> M) -> Quantity<M> {
         Quantity { least: join(self.least, other.least), is_bound: self.is_bound || other.is_bound }

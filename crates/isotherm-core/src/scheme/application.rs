@@ -335,11 +335,11 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
     fn push(&mut self, target: TargetId, range: AddrRange) {
         self.total.passed_bytes += range.size();
         self.batch.bytes += range.size();
-        // A range that was cut at the border of a batch becomes one range again.
+        // A range that was cut becomes one range again, also if its first part had to be inspected.
         if let Some((last_target, last)) = self.batch.ranges.last_mut()
             && *last_target == target
-            && last.touches(range)
-            && let Some(both) = AddrRange::new(last.start(), range.end())
+            && (last.touches(range) || range.touches(*last))
+            && let Some(both) = AddrRange::new(last.start().min(range.start()), last.end().max(range.end()))
         {
             *last = both;
             return;

@@ -56,6 +56,8 @@ struct Part {
     never_accessed: bool,
     /// Whether two recent surveys have found it accessed.
     repeated: bool,
+    /// Whether it cannot be observed.
+    unobservable: bool,
     /// The share of the last surveys that have found it accessed, if it is known.
     in_use: Option<f64>,
     /// How it was used before it became idle, if it may make room for hot memory.
@@ -108,7 +110,7 @@ pub(crate) struct Seen<'a> {
     /// When the scheme checked memory once more: hot memory that was not accessed since the survey, and cold memory
     /// that was.
     pub not_again: &'a ActionHistory,
-    /// The index of the filter that checks hot memory once more, if there is one.
+    /// The index of the filter that checks memory once more, if there is one.
     pub second_look: Option<usize>,
     /// Whether hot memory waits for the room that the scheme makes.
     pub makes_room: bool,
@@ -236,9 +238,14 @@ pub(crate) fn collect(
             }
             parts.clear();
             let monitored = age(region, snapshot, pages.map(|pages| (pages, range)));
-            let part = |range| {
-                let age = monitored;
-                Part { range, age, never_accessed: false, repeated: false, in_use: None, fading: None }
+            let part = |range| Part {
+                range,
+                age: monitored,
+                never_accessed: false,
+                repeated: false,
+                unobservable: false,
+                in_use: None,
+                fading: None,
             };
             let mut of_region = |ranges: &[AddrRange]| parts.extend(ranges.iter().copied().map(part));
             match (pages, action.reach()) {
@@ -247,7 +254,7 @@ pub(crate) fn collect(
                     parts.extend(idle.map(|(range, age)| Part { age, ..part(range) }));
                     if allows_unobserved {
                         let unseen = pages.unobservable_ranges(range, least_idle).into_iter();
-                        parts.extend(unseen.map(|range| Part { age: least_idle, ..part(range) }));
+                        parts.extend(unseen.map(|range| Part { age: least_idle, unobservable: true, ..part(range) }));
                     }
                     if let Some(enough) = scheme.never_accessed.filter(|enough| *enough < idle_enough) {
                         let idle = pages.never_accessed_ranges(range, enough..idle_enough).into_iter();
@@ -275,8 +282,8 @@ pub(crate) fn collect(
             let frees = !action.frees() || can_free(mapping);
             let rate = share_of_counts(region.nr_accesses, snapshot.samples, sampling, interval);
             let hz = region.access_hz(snapshot.aggregation);
-            for &Part { range, age: known, never_accessed, repeated, in_use, fading } in &parts {
-                let passed = seen.second_look.filter(|_| repeated);
+            for &Part { range, age: known, never_accessed, repeated, unobservable, in_use, fading } in &parts {
+                let passed = seen.second_look.filter(|_| repeated || unobservable);
                 let context = FilterContext { target: target.id, mapping, process, passed };
                 let known_at = pages.map_or(snapshot.time, PageHistory::time);
                 let accessed = known_at.saturating_sub(known);
@@ -293,7 +300,7 @@ pub(crate) fn collect(
                     let counts_as = if never_accessed && acted_at.is_none() { least_idle.max(age) } else { age };
                     let is_sure = || match action.moves() {
                         Some(Moves::Hot) => pages.is_none() || in_use.is_some_and(|share| share >= OFTEN),
-                        _ => age >= idle_enough.saturating_mul(PATIENCE),
+                        Some(Moves::Cold) | None => age >= idle_enough.saturating_mul(PATIENCE),
                     };
                     let holds = |age| hot_for >= least_age && scheme.condition.holds(region.size(), rate, hz, age);
                     let is_old = holds(counts_as) && (!undoes || is_sure());

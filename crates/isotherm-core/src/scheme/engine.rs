@@ -476,7 +476,7 @@ struct Effective<'a> {
     filters: Cow<'a, [Filter]>,
     /// The number of the first filters that reject memory because it is where the scheme would move it to.
     by_place: usize,
-    /// The index of the filter that checks hot memory once more.
+    /// The index of the filter that checks memory once more.
     second_look: Option<usize>,
 }
 
@@ -487,9 +487,9 @@ struct Effective<'a> {
 /// just before it acts, and does not touch absent pages.
 /// With a survey, a scheme that takes memory away, or moves it, checks each page once more just before it acts. It does
 /// not touch cold memory that has been accessed since the survey, or hot memory that has not, unless two surveys have
-/// found it accessed. There is no such check if the scheme has a filter for young pages, if one look at hot memory is
-/// enough, if it is not known which pages are young, or if the scheme allows memory that is not observed: no survey
-/// clears the accessed bits of that.
+/// found it accessed. Memory that cannot be observed is not checked: no survey clears its accessed bits. There is no
+/// such check if the scheme has a filter for young pages, if one look at hot memory is enough, or if it is not known
+/// which pages are young.
 fn effective_filters<'a>(
     scheme: &'a Scheme,
     snapshot: &Snapshot,
@@ -511,9 +511,9 @@ fn effective_filters<'a>(
     }
     let mut second_look = None;
     let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    let looks_again = (action.takes_away() && !scheme.unobserved) || (moves == Some(Moves::Hot) && scheme.looks > 1);
+    let looks_again = action.takes_away() || (moves == Some(Moves::Hot) && scheme.looks > 1);
     if !decides_itself && surveyed && looks_again && inspector.tells(PageKind::Young).is_ok() {
-        second_look = (moves == Some(Moves::Hot)).then_some(filters.len());
+        second_look = Some(filters.len());
         filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
     }
     if filters.is_empty() {

@@ -345,3 +345,21 @@ fn a_page_that_was_accessed_since_the_survey_is_not_inspected_again_before_the_n
     schemes.aggregated(&surveyed(61, &[(0, 512, 0, 90)], &history)).unwrap();
     assert_eq!(schemes.reports().next().unwrap().total.tried_bytes, 150 * PAGE_SIZE);
 }
+
+#[test]
+fn whether_memory_that_cannot_be_observed_is_young_is_not_asked() {
+    let log = Log::default();
+    // The accessed bits of all pages are set. Those of unobservable pages stay so.
+    let young = TestInspector { is_of: |kind, _| kind == PageKind::Young, ..TestInspector::NONE };
+    let scheme = Scheme { unobserved: true, ..Scheme::new("out", idle(SECOND), Action::PageOut) };
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), young, NoGauges).unwrap();
+    let mut history = PageHistory::default();
+    for second in 1..=5 {
+        let guest = BlockPages { unobservable: PageBits::of(100..512), ..found(FIRST) };
+        history.take(&[BlockPages { present: PageBits::ALL, ..guest }], SECOND * second);
+        history.cleared(&history.accessed());
+    }
+    schemes.aggregated(&surveyed(50, &[(0, 512, 0, 40)], &history)).unwrap();
+    assert_eq!(log.take_pages(), [(100, 512)], "of the observed pages, none is taken");
+    assert_eq!(schemes.reports().next().unwrap().total.rejected_bytes, 100 * PAGE_SIZE);
+}

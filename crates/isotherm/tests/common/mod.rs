@@ -186,14 +186,15 @@ pub fn bpf_works() -> Result<(), String> {
 
 /// Waits until `holds` returns true. Fails after 30 seconds.
 pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
-    eventually_within(Duration::from_secs(30), what, holds);
+    wait_until(Duration::from_millis(20), Duration::from_secs(30), what, holds);
 }
 
-fn eventually_within(most: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+/// Looks `each` so often whether `holds` returns true. Fails after `most`.
+fn wait_until(each: Duration, most: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < most, "timed out waiting until {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(each);
     }
 }
 
@@ -201,8 +202,7 @@ fn eventually_within(most: Duration, what: &str, mut holds: impl FnMut() -> bool
 pub fn record_until(place: &Place, args: &[&str], what: &str, holds: impl Fn(&Recording) -> bool) -> Recording {
     let path = place.path("a.rec");
     let mut recorder = Kept(place.isotherm(&[&["record", "-o", "a.rec"], args].concat()).spawn().unwrap());
-    eventually_within(Duration::from_secs(300), what, || {
-        std::thread::sleep(Duration::from_millis(200));
+    wait_until(Duration::from_millis(200), Duration::from_secs(300), what, || {
         assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder goes on until {what}");
         Recording::open(&path).is_ok_and(|recording| holds(&recording))
     });
