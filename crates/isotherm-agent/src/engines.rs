@@ -29,7 +29,7 @@ pub struct Engine {
 struct Notices(Mutex<VecDeque<(u64, Notice)>>);
 
 impl Engines {
-    /// The run that watches in this manner. If there is none, it is started as `config` describes it.
+    /// Returns the run that watches in this manner. Starts one from `config` if there is none.
     ///
     /// # Errors
     /// If it cannot be started.

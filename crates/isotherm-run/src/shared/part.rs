@@ -50,12 +50,22 @@ pub(super) fn shared_cost(cost: &Cost, share: f64) -> Cost {
     }
 }
 
-/// The part of a survey that is about the targets of a party. Its cost is in proportion to what was read.
-pub(super) fn survey(all: &SurveyRecord, infos: &TargetInfos, party: u32, holds: Holds<'_>) -> SurveyRecord {
+/// The bytes of these targets in memory.
+pub(super) fn present(targets: &[TargetSurvey]) -> u64 {
+    targets.iter().map(|target| target.total().figures.present).sum()
+}
+
+/// The part of a survey that is about the targets of a party. Its cost is in proportion to what was read, of
+/// `all_present` bytes in all.
+pub(super) fn survey(
+    all: &SurveyRecord,
+    all_present: u64,
+    infos: &TargetInfos,
+    party: u32,
+    holds: Holds<'_>,
+) -> SurveyRecord {
     let targets: Vec<_> = all.survey.targets.iter().filter(|target| holds(target.id)).cloned().collect();
-    let present =
-        |targets: &[TargetSurvey]| targets.iter().map(|target| target.total().figures.present).sum::<u64>() as f64;
-    let share = present(&targets) / present(&all.survey.targets).max(1.0);
+    let share = present(&targets) as f64 / all_present.max(1) as f64;
     let part = |whole: u64| (whole as f64 * share) as u64;
     let sums = all.survey.by_party.iter().find(|sums| sums.party == party);
     let cost = SurveyCost { reads: part(all.survey.cost.reads), clears: part(all.survey.cost.clears) };

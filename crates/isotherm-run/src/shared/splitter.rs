@@ -30,26 +30,26 @@ impl Splitter {
         self.views().iter().for_each(|view| view.send(event));
     }
 
-    /// The parties of the targets that a snapshot or a survey has.
-    fn parties(&self, targets: impl Iterator<Item = TargetId>) -> HashMap<TargetId, Arc<[u32]>> {
-        targets.map(|id| (id, self.shared.parties.of(id))).collect()
+    /// Which views the targets of an event belong to.
+    fn members(&self, targets: impl Iterator<Item = TargetId>) -> Members {
+        Members(targets.map(|id| (id, self.shared.parties.of(id))).collect())
     }
 
     fn snapshot(&self, all: &Arc<SnapshotRecord>) {
         self.shared.now().time = all.snapshot.time;
         let described = all.infos.iter().map(|(id, _)| *id);
-        let parties = self.parties(all.snapshot.targets.iter().map(|target| target.id).chain(described));
+        let members = self.members(all.snapshot.targets.iter().map(|target| target.id).chain(described));
         let views = self.views();
         // Each region is sampled once a round, so that regions divide the cost.
         let regions = |number: u32| -> usize {
-            let own = all.snapshot.targets.iter().filter(|target| parties[&target.id].contains(&number));
+            let own = all.snapshot.targets.iter().filter(|target| members.has(number, target.id));
             own.map(|target| target.regions.len()).sum()
         };
         let weights: Vec<usize> = views.iter().map(|view| regions(view.number)).collect();
         let sum: usize = weights.iter().sum();
         for (view, weight) in views.iter().zip(weights) {
             let share = if sum > 0 { weight as f64 / sum as f64 } else { 1.0 / views.len() as f64 };
-            let holds = |id: TargetId| parties.get(&id).is_some_and(|parties| parties.contains(&view.number));
+            let holds = |id: TargetId| members.has(view.number, id);
             view.send_part(|last| {
                 let infos = part::infos(&all.infos, last, &holds);
                 let is_all = views.len() == 1 && infos.len() == all.infos.len();
@@ -62,12 +62,13 @@ impl Splitter {
 
     fn survey(&self, all: &Arc<SurveyRecord>) {
         let described = all.infos.iter().map(|(id, _)| *id);
-        let parties = self.parties(all.survey.targets.iter().map(|target| target.id).chain(described));
+        let members = self.members(all.survey.targets.iter().map(|target| target.id).chain(described));
+        let present = part::present(&all.survey.targets);
         for view in self.views() {
-            let holds = |id: TargetId| parties.get(&id).is_some_and(|parties| parties.contains(&view.number));
+            let holds = |id: TargetId| members.has(view.number, id);
             view.send_part(|last| {
                 let infos = part::infos(&all.infos, last, &holds);
-                let record = part::survey(all, &infos, view.number, &holds);
+                let record = part::survey(all, present, &infos, view.number, &holds);
                 (infos, Event::Survey(Arc::new(record)))
             });
         }
@@ -79,6 +80,15 @@ impl Splitter {
         let cost = part::shared_cost(&all.cost, 1.0 / views.len().max(1) as f64);
         let event = Event::Missed(Missed { counts: all.counts.clone(), cost });
         views.iter().for_each(|view| view.send(&event));
+    }
+}
+
+/// The numbers of the views that each target of an event belongs to.
+struct Members(HashMap<TargetId, Arc<[u32]>>);
+
+impl Members {
+    fn has(&self, view: u32, id: TargetId) -> bool {
+        self.0.get(&id).is_some_and(|views| views.contains(&view))
     }
 }
 
@@ -103,8 +113,9 @@ impl EventSink for Splitter {
             Event::Snapshot(record) => self.snapshot(record),
             Event::Survey(record) => self.survey(record),
             Event::Panel(all) => {
+                let members = self.members(all.targets.iter().map(|target| target.id));
                 for view in self.views() {
-                    let holds = |id: TargetId| self.shared.parties.of(id).contains(&view.number);
+                    let holds = |id: TargetId| members.has(view.number, id);
                     view.send(&Event::Panel(Arc::new(part::panel(all, view.number, &holds))));
                 }
             }
