@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 
 use crate::api::Problem;
 use crate::config::{Config, DEFAULT, PATH};
-use crate::groups::{Groups, Watched};
+use crate::groups::Groups;
 use crate::view::{self, GroupStatus, Health, NoticeView, State};
+use crate::watched::Watched;
 use crate::{history, journal, metrics, server};
 
 /// How often the clock ticks.
@@ -288,6 +289,8 @@ impl Watched {
             attributes: known.attributes.map(Into::into),
             pace: known.pace.map(Into::into),
             schemes: view::schemes(&known),
+            fed_goals: self.fed_goals(),
+            out_bytes: self.out_bytes(),
             recordings: self.hub.recording_names(),
             notices: self.notices().iter().map(|(time, notice)| NoticeView::new(*time, notice)).collect(),
             settings: self.group().settings,

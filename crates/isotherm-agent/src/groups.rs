@@ -4,29 +4,25 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use isotherm_core::Granularity;
 use isotherm_core::scheme::Scheme;
-use isotherm_kernel::{Containers, Processes};
-use isotherm_run::{Allowance, EndReason, MarkError, Need, Notice, RunError, Session, Severity, View, chain};
+use isotherm_kernel::Containers;
+use isotherm_run::{Allowance, EndReason, chain};
 
 use crate::cgroups;
-use crate::config::{AttributeSettings, Config, Group, GroupSettings, Manner};
-use crate::engines::{Engine, Engines};
+use crate::config::{AttributeSettings, Config, Group};
+use crate::engines::Engines;
 use crate::history::HistoryWriter;
-use crate::hub::{Hub, HubSink};
+use crate::hub::Hub;
 use crate::journal;
 use crate::kept::{GroupKeeper, KeptGroup};
-use crate::view::State;
-
-/// The time from a failure of a group to the next attempt to watch it.
-const RETRY: Duration = Duration::from_secs(30);
+use crate::watched::{Origin, Run, Runner, Watched};
 
 /// All groups.
 pub struct Groups {
     allowance: Allowance,
-    engines: Engines,
+    pub(crate) engines: Engines,
     /// Below it, each group has its history.
     history: Option<PathBuf>,
     /// Held by each history that is written.
@@ -34,60 +30,6 @@ pub struct Groups {
     keeper: Option<GroupKeeper>,
     is_ending: AtomicBool,
     by_name: Mutex<BTreeMap<String, Arc<Watched>>>,
-}
-
-/// A group that is watched, or was.
-pub struct Watched {
-    /// What is known of it.
-    pub hub: Arc<Hub>,
-    state: Mutex<Inner>,
-}
-
-struct Inner {
-    group: Group,
-    origin: Origin,
-    run: Run,
-}
-
-/// What has made a group.
-#[derive(Clone, Debug, PartialEq)]
-enum Origin {
-    /// The configuration, which says this of it.
-    Configuration(Box<GroupSettings>),
-    /// A request.
-    Request,
-    /// The cgroup at this path has much memory of a group with this name, which says this of it.
-    Cgroup { of: String, path: String, settings: Box<GroupSettings> },
-}
-
-enum Run {
-    Watching { runner: Runner, granularity: Granularity },
-    Paused,
-    Failed { why: String, retry: Instant },
-}
-
-/// What watches a group.
-enum Runner {
-    /// A run of its own.
-    Own(Session),
-    /// Its part of a run that several groups may share.
-    Shared { view: View, engine: Arc<Engine> },
-}
-
-impl Runner {
-    fn set_schemes(&self, schemes: Vec<Scheme>) {
-        match self {
-            Self::Own(session) => session.control().set_schemes(schemes),
-            Self::Shared { view, .. } => view.set_schemes(schemes),
-        }
-    }
-
-    fn mark(&self, text: &str) -> Result<(), MarkError> {
-        match self {
-            Self::Own(session) => session.control().mark(text),
-            Self::Shared { view, .. } => view.mark(text),
-        }
-    }
 }
 
 /// Why a request to a group is refused.
@@ -102,6 +44,17 @@ pub enum GroupError {
     /// The group has no run.
     #[error("the group is not watched now; resume it first")]
     NotWatched,
+    /// No goal of the group's schemes is about the metric.
+    #[error(
+        "no scheme of the group has a goal fed: {{metric: {metric}}}; {}",
+        if known.is_empty() { "none has a fed metric".into() } else { format!("there is {}", known.join(", ")) }
+    )]
+    Unfed {
+        /// The metric.
+        metric: String,
+        /// The metrics of goals.
+        known: Vec<String>,
+    },
     /// The configuration of the group does not allow it, or it contradicts itself.
     #[error("{0}")]
     Refused(String),
@@ -288,7 +241,8 @@ impl Groups {
         let mut inner = watched.lock();
         let Run::Watching { runner, .. } = &inner.run else { return Err(GroupError::NotWatched) };
         if inner.group.settings.scheme_file.is_some() {
-            runner.set_schemes(inner.group.allowed(schemes).map_err(GroupError::Refused)?);
+            inner.group.check_schemes(&schemes).map_err(GroupError::Refused)?;
+            runner.set_schemes(schemes);
             return Ok(());
         }
         let changed = inner.group.with_schemes(schemes, written).map_err(GroupError::Refused)?;
@@ -384,9 +338,7 @@ impl Groups {
             let count = Arc::clone(&self.histories);
             HistoryWriter::new(&directory.join(&name), count)
         });
-        let hub = Arc::new(Hub::new(history));
-        let inner = Inner { group, origin, run: Run::Paused };
-        let watched = Arc::new(Watched { hub, state: Mutex::new(inner) });
+        let watched = Arc::new(Watched::new(group, origin, Hub::new(history)));
         let mut groups = self.lock();
         if groups.contains_key(&name) {
             return None;
@@ -405,145 +357,5 @@ impl Groups {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Watched>>> {
         // Each change leaves it whole, so a panic of another thread does not spoil it.
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Watched {
-    /// What the configuration says now.
-    pub fn group(&self) -> Group {
-        self.lock().group.clone()
-    }
-
-    /// The last notices, each with its time since the Unix epoch, in nanoseconds: of the group, and of all groups that
-    /// share its run.
-    pub fn notices(&self) -> Vec<(u64, Notice)> {
-        let shared = match &self.lock().run {
-            Run::Watching { runner: Runner::Shared { engine, .. }, .. } => engine.notices(),
-            _ => Vec::new(),
-        };
-        let mut all: Vec<_> = self.hub.known().notices.into_iter().chain(shared).collect();
-        all.sort_by_key(|(time, _)| *time);
-        all
-    }
-
-    /// What it does now, and why if it failed.
-    pub fn state(&self) -> (State, Option<String>) {
-        let end = self.hub.known().end;
-        match (&self.lock().run, end) {
-            (Run::Paused, _) => (State::Paused, None),
-            (Run::Failed { why, .. }, _) => (State::Failed, Some(why.clone())),
-            (Run::Watching { .. }, Some(EndReason::Failed(error))) => (State::Failed, Some(chain(&*error))),
-            (Run::Watching { .. }, Some(reason)) => (State::Ended, Some(reason.to_string())),
-            (Run::Watching { .. }, None) => (State::Watching, None),
-        }
-    }
-
-    /// Watches nothing until the group is resumed.
-    pub fn pause(&self) {
-        self.end();
-    }
-
-    /// Gives this moment a name.
-    ///
-    /// # Errors
-    /// If the group is not watched, or takes no marks.
-    pub fn mark(&self, text: &str) -> Result<(), GroupError> {
-        let inner = self.lock();
-        let Run::Watching { runner, .. } = &inner.run else { return Err(GroupError::NotWatched) };
-        runner.mark(text).map_err(|error| GroupError::Refused(error.to_string()))
-    }
-
-    /// Asks the run to end.
-    fn stop(&self) {
-        if let Run::Watching { runner: Runner::Own(session), .. } = &self.lock().run {
-            session.control().stop();
-        }
-    }
-
-    /// Ends the run, and waits until its last event is written.
-    fn end(&self) {
-        let before = std::mem::replace(&mut self.lock().run, Run::Paused);
-        // Its hub knows how it ended.
-        drop(before);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inner {
-    /// Whether nothing is watched.
-    fn is_over(&self, hub: &Hub) -> bool {
-        !matches!(self.run, Run::Watching { .. }) || hub.known().end.is_some()
-    }
-
-    /// Puts another configuration in force, and begins to watch anew only if it says to watch in another way.
-    fn put(&mut self, group: Group, hub: &Arc<Hub>, groups: &Groups) {
-        let before = std::mem::replace(&mut self.group, group);
-        if self.group.watches_as(&before) {
-            if self.group.settings.schemes != before.settings.schemes
-                && let Run::Watching { runner, .. } = &self.run
-            {
-                runner.set_schemes(self.group.schemes().to_vec());
-            }
-        } else if !matches!(self.run, Run::Paused) {
-            self.begin(hub, groups);
-        }
-    }
-
-    /// Begins to watch, in the place of what watches.
-    fn begin(&mut self, hub: &Arc<Hub>, groups: &Groups) {
-        // One run ends before the next one begins, so that no page is cleared by two.
-        self.run = Run::Paused;
-        let run = match self.group.manner() {
-            Some(manner) => self.share(&manner, hub, groups),
-            None => self.start(hub, groups),
-        };
-        match run {
-            Ok(run) => self.run = run,
-            Err(error) => self.fail(hub, chain(&error)),
-        }
-    }
-
-    /// Begins to watch by a run that other groups may share.
-    fn share(&self, manner: &Manner, hub: &Arc<Hub>, groups: &Groups) -> Result<Run, RunError> {
-        // A process that does not exist is reported as by a run of its own.
-        let selection = self.group.selection().clone();
-        if !selection.is_open() {
-            drop(Processes::select(selection.clone())?);
-        }
-        let engine = groups.engines.get(manner, self.group.run(Some(groups.allowance.clone())))?;
-        let granularity = engine.run.properties().granularity;
-        hub.begin(engine.run.header().clone(), engine.run.time());
-        if let Some(path) = &self.group.settings.recording {
-            hub.record_all(path);
-        }
-        let view = engine.run.view(selection, self.group.scheme_options(), HubSink(Arc::clone(hub)))?;
-        Ok(Run::Watching { runner: Runner::Shared { view, engine }, granularity })
-    }
-
-    /// Begins to watch by a run of its own.
-    fn start(&self, hub: &Arc<Hub>, groups: &Groups) -> Result<Run, RunError> {
-        let config = isotherm_run::RunConfig {
-            recording: self.group.settings.recording.clone(),
-            recording_need: Some(Need::Optional),
-            ..self.group.run(Some(groups.allowance.clone()))
-        };
-        let mut prepared = config.prepare()?;
-        let granularity = prepared.properties().granularity;
-        hub.begin(prepared.header(), Duration::ZERO);
-        prepared.add_sink("hub", Need::Optional, HubSink(Arc::clone(hub)));
-        let session = prepared.start()?;
-        Ok(Run::Watching { runner: Runner::Own(session), granularity })
-    }
-
-    fn fail(&mut self, hub: &Hub, why: String) {
-        let is_new = !matches!(&self.run, Run::Failed { why: before, .. } if *before == why);
-        if is_new {
-            let text = format!("the group {} cannot be watched: {why}", self.group.settings.name);
-            hub.note(Notice::new(Severity::Warning, &text));
-        }
-        self.run = Run::Failed { why, retry: Instant::now() + RETRY };
     }
 }

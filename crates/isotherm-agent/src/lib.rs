@@ -21,6 +21,7 @@ mod kept;
 mod metrics;
 mod server;
 pub mod view;
+mod watched;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Daemon, DaemonError, read_config, run};

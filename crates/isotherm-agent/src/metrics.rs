@@ -148,6 +148,7 @@ struct Families {
     by_cgroup: Floats,
     touched_by_cgroup: Floats,
     by_node: Floats,
+    out: Floats,
     cpu: Sums,
     limited: Floats,
     survey_interval: Floats,
@@ -197,6 +198,11 @@ impl Families {
                 bytes(),
             ),
             by_node: metrics.gauges("node_memory", "Memory of a group on a memory node by state", bytes()),
+            out: metrics.gauges(
+                "group_out",
+                "Memory of a group that is in swap or that schemes have paged out, if its configuration bounds it",
+                bytes(),
+            ),
             cpu: metrics.sums("group_cpu", "CPU time that watching the group takes", seconds()),
             limited: metrics.gauges("group_limited", "Whether the budget makes surveys or samples rarer", None),
             survey_interval: metrics.gauges("survey_interval", "The time from a survey to the next", seconds()),
@@ -238,6 +244,9 @@ fn of_groups(daemon: &Daemon, metrics: &mut Metrics) {
         set(&families.processes, &labels, known.targets.len() as f64);
         if daemon.groups.history().is_some() {
             set(&families.writing, &labels, flag(group.hub.history_failure().is_none()));
+        }
+        if let Some(out) = group.out_bytes() {
+            set(&families.out, &labels, out as f64);
         }
         of_run(&families, &name, &known);
         of_memory(&families, &name, &known, (&group.group().settings, &daemon.containers()));

@@ -194,14 +194,17 @@ async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u
         let done = (operation.run)(&daemon, &call);
         if operation.changes() {
             daemon.groups.keep();
-            log(operation, &call, done.as_ref().err());
+            let problem = done.as_ref().err();
+            if operation.is_logged || problem.is_some() {
+                log(operation, &call, problem);
+            }
         }
         done
     });
     done.await.unwrap_or_else(|_| Err(Problem::new(500, "the request failed in an unforeseen way")))
 }
 
-/// Each change goes to the journal, with who and what.
+/// Changes go to the journal, with who and what.
 fn log(operation: &api::Operation, call: &Call, problem: Option<&Problem>) {
     let who = call.peer.map_or_else(String::new, |(uid, pid)| format!("user {uid}, process {pid}: "));
     let what = format!("{who}{} {} {}", operation.method, operation.path, call.path.join(" "));

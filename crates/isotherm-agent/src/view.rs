@@ -71,6 +71,10 @@ pub struct GroupStatus {
     pub pace: Option<PaceInForce>,
     /// The schemes.
     pub schemes: Vec<SchemeStatus>,
+    /// Their goals that are about metrics which programs feed.
+    pub fed_goals: Vec<FedGoal>,
+    /// Bytes that are out of memory, if `limits.most_out` bounds them.
+    pub out_bytes: Option<u64>,
     /// The names of the recordings that are being made.
     pub recordings: Vec<String>,
     /// The last notices.
@@ -207,6 +211,21 @@ pub struct SchemeStatus {
     pub refused_bytes: BTreeMap<String, u64>,
     /// How many periods were too short of quota.
     pub quota_exceeded: u64,
+}
+
+/// A goal that is about a metric which programs feed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct FedGoal {
+    /// The scheme.
+    pub scheme: String,
+    /// The name of the metric.
+    pub metric: String,
+    /// The value to reach.
+    pub target: f64,
+    /// The value that was fed last. `None` if there is none, or it is not valid any more.
+    pub value: Option<f64>,
+    /// The time since it was fed.
+    pub age_ns: Option<u64>,
 }
 
 /// The schemes of a group.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Gauges, Metric};
+use isotherm_core::scheme::{Feed, Gauges, Metric};
 use isotherm_core::{BoxError, PAGE_SIZE, PackedRanges, Snapshot, TargetSnapshot};
 use isotherm_input::{Background, Input, Problem};
 use procfs::ProcError;
@@ -62,9 +62,15 @@ pub enum GaugeError {
         /// The error.
         why: String,
     },
+    /// Nobody can give a value by a name here.
+    #[error(
+        "the metric {0} gets its values from a daemon (isotherm ctl feed); write from: FILE instead of metric: {0} to \
+         read it from a file"
+    )]
+    Named(Arc<str>),
 }
 
-/// Reads the kernel's metrics from `/proc`, and [`Metric::Fed`] from files of the user.
+/// Reads the kernel's metrics from `/proc`, and [`Feed::File`] from files of the user.
 #[derive(Debug)]
 pub struct SystemGauges {
     root: PathBuf,
@@ -132,7 +138,8 @@ impl Gauges for SystemGauges {
             Metric::NodeUsed(part) | Metric::NodeFree(part) => {
                 node_used_share(&self.root, part).map(|_| ()).map_err(GaugeError::Node)
             }
-            Metric::Fed(path) => self.fed(path, CHECK_PATIENCE).map(|_| ()),
+            Metric::Fed(Feed::File(path)) => self.fed(path, CHECK_PATIENCE).map(|_| ()),
+            Metric::Fed(Feed::Named(name)) => Err(GaugeError::Named(Arc::clone(name))),
         }
         .map_err(BoxError::from)
     }
@@ -145,7 +152,8 @@ impl Gauges for SystemGauges {
             Metric::WorkingSetResident => self.resident_share(snapshot),
             Metric::NodeUsed(part) => node_used_share(&self.root, part).ok(),
             Metric::NodeFree(part) => node_used_share(&self.root, part).ok().map(|used| 1.0 - used),
-            Metric::Fed(path) => self.fed(path, READ_PATIENCE).ok(),
+            Metric::Fed(Feed::File(path)) => self.fed(path, READ_PATIENCE).ok(),
+            Metric::Fed(Feed::Named(_)) => None,
         }
     }
 
@@ -238,7 +246,7 @@ mod tests {
     fn a_fed_metric_reads_one_number_and_rejects_anything_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("figure");
-        let metric = Metric::Fed(path.to_str().unwrap().into());
+        let metric = Metric::Fed(Feed::File(path.to_str().unwrap().into()));
         let mut gauges = SystemGauges::new();
         let check = |gauges: &mut SystemGauges| isotherm_core::chain(&*gauges.supports(&metric).unwrap_err());
         assert!(check(&mut gauges).contains("No such file"), "{}", check(&mut gauges));
@@ -259,7 +267,7 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let mut gauges = SystemGauges::new();
         for (path, what) in [(pipe.to_str().unwrap(), "a pipe"), ("/dev/zero", "a device")] {
-            let metric = Metric::Fed(path.into());
+            let metric = Metric::Fed(Feed::File(path.into()));
             let refused = isotherm_core::chain(&*gauges.supports(&metric).unwrap_err());
             assert!(refused.contains(path) && refused.contains(what), "{refused}");
             assert_eq!(gauges.read(&metric, &Snapshot::default()), None);

@@ -11,7 +11,7 @@ use isotherm_kernel::{Part, Selection, Selector, User};
 use isotherm_probes::bpf::{SharedLimits, SharedMemory};
 use isotherm_sim::Pattern;
 
-use crate::{Allowance, ConfigError, Need, Scheduling, SurveyChoice};
+use crate::{Allowance, ConfigError, FedMetrics, Need, Scheduling, SchemeLimits, SurveyChoice};
 
 /// What to watch, how, for how long, what to do to it, and where to record it.
 ///
@@ -233,6 +233,17 @@ pub struct SchemeOptions {
     /// Whether activities say how much memory the targets use. Looks at them take at most a thousandth of the time of
     /// one CPU.
     pub memory_use: bool,
+    /// The metrics that goals of the schemes may have by name. `None` if nobody feeds them.
+    pub fed: Option<FedMetrics>,
+    /// What all schemes together may do.
+    pub limits: SchemeLimits,
+}
+
+impl SchemeOptions {
+    /// Schemes without limits and metrics that are fed, and without the memory that the targets use.
+    pub fn new(schemes: SchemeSource) -> Self {
+        Self { schemes, memory_use: false, fed: None, limits: SchemeLimits::default() }
+    }
 }
 
 /// Where the schemes of a run come from.
@@ -349,8 +360,7 @@ impl RunConfig {
     /// The same run with these schemes.
     #[must_use]
     pub fn schemes(self, schemes: Vec<Scheme>) -> Self {
-        let schemes = SchemeOptions { schemes: SchemeSource::Fixed(schemes), memory_use: false };
-        Self { schemes: Some(schemes), ..self }
+        Self { schemes: Some(SchemeOptions::new(SchemeSource::Fixed(schemes))), ..self }
     }
 
     /// The same run, recorded to this file.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use isotherm_core::NodeId;
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota, Scheme,
-    Watermarks,
+    Action, ClosedInterval, Condition, Feed, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota,
+    Scheme, Watermarks,
 };
 use isotherm_core::units::hertz;
 use isotherm_core::units::setting::{bytes, duration, percent};
@@ -214,7 +214,8 @@ fn goal(goal: &Goal, quota: &Quota) -> String {
         Metric::NodeFree(NodePart { node, cgroup: Some(cgroup) }) => {
             format!("{} of node {node} is not used by the cgroup {cgroup}", percent(goal.target()))
         }
-        Metric::Fed(file) => format!("the number in {file} is {}", goal.target()),
+        Metric::Fed(Feed::File(file)) => format!("the number in {file} is {}", goal.target()),
+        Metric::Fed(Feed::Named(name)) => format!("the metric {name} that a program feeds is {}", goal.target()),
         Metric::Pressure => format!("some task waits for memory in {} of the time", percent(goal.target())),
     }
 }

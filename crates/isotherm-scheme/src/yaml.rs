@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Action, Condition, Destinations, Filter, FilterKind, Goal, MakesRoomError, Metric, Moves, NodePart, PageKind,
-    Pattern, Quota, QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
+    Action, Condition, Destinations, Feed, Filter, FilterKind, Goal, MakesRoomError, Metric, Moves, NodePart,
+    PageKind, Pattern, Quota, QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
 };
 use isotherm_core::tiering::LOOKS;
 use isotherm_core::units::{self, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError};
@@ -313,23 +313,42 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
             (if name == "node_mem_used" { Metric::NodeUsed(part) } else { Metric::NodeFree(part) }, target)
         }
         _ => {
-            const A_NUMBER: &str = "a number above zero";
-            let fields = Fields::open(value, "a fed goal", &["from", "value"], diagnostics)?;
-            let from =
-                fields.require("from", diagnostics).and_then(|node| node.text("the name of a file", diagnostics));
-            let target = fields.require("value", diagnostics).and_then(|node| {
-                node.scalar(A_NUMBER, diagnostics, |text| {
-                    let number = units::parse_decimal(text).filter(|number| *number > 0.0);
-                    number.ok_or_else(|| QuantityError::form(A_NUMBER, text))
-                })
-            });
-            (Metric::Fed(from?.into()), target?)
+            let (feed, target) = fed(value, diagnostics)?;
+            (Metric::Fed(feed), target)
         }
     };
     match Goal::new(metric, target) {
         Ok(goal) => Some(goal),
         Err(error) => diagnostics.fail(value.position, error.to_string()),
     }
+}
+
+/// A figure of the user, and the number to reach.
+fn fed(value: &Node, diagnostics: &mut Diagnostics) -> Option<(Feed, f64)> {
+    const A_NUMBER: &str = "a number above zero";
+    const SOURCES: [&str; 2] = ["from", "metric"];
+    let fields = Fields::open(value, "a fed goal", &["from", "metric", "value"], diagnostics)?;
+    let source = only_field(&fields, &SOURCES, value, "one of from (a file) and metric (a name)", diagnostics);
+    let feed = source.and_then(|(name, node)| match name {
+        "from" => node.text("the name of a file", diagnostics).map(|path| Feed::File(path.into())),
+        _ => node.scalar(A_METRIC, diagnostics, metric_name).map(|name| Feed::Named(name.into())),
+    });
+    let target = fields.require("value", diagnostics).and_then(|node| {
+        node.scalar(A_NUMBER, diagnostics, |text| {
+            let number = units::parse_decimal(text).filter(|number| *number > 0.0);
+            number.ok_or_else(|| QuantityError::form(A_NUMBER, text))
+        })
+    });
+    Some((feed?, target?))
+}
+
+const A_METRIC: &str = "the name of a metric, up to 64 letters, digits, - _ and .";
+
+/// The name of a metric that a program feeds.
+fn metric_name(text: &str) -> Result<String, QuantityError> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_name = (1..=64).contains(&text.len()) && text.chars().all(is_allowed);
+    if is_name { Ok(text.into()) } else { Err(QuantityError::form(A_METRIC, text)) }
 }
 
 /// A memory node, maybe a cgroup, and the share to reach.

@@ -150,6 +150,8 @@ fn quotas_and_goals() {
     field("quota: {goals: [{node_mem_free: {node: 0, cgroup: a, value: 5%}}]}", 55, "such as /a");
     field("quota: {goals: [{fed: {from: f, value: 0}}]}", 44, "above zero");
     field("quota: {goals: [{fed: {from: f}}]}", 27, "needs the field value");
+    field("quota: {goals: [{fed: {value: 1}}]}", 27, "one of from (a file) and metric (a name), found 0");
+    field("quota: {goals: [{fed: {metric: a/b, value: 1}}]}", 36, "letters, digits, - _ and .");
 }
 
 #[test]

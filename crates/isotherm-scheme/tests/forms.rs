@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme, Watermarks,
-    Weights,
+    Action, ClosedInterval, Condition, Feed, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme,
+    Watermarks, Weights,
 };
 use isotherm_core::{AddrRange, NodeId};
 use isotherm_scheme::{describe, parse};
@@ -65,6 +65,7 @@ const EVERY_FIELD: &str = "
       - free_memory: 20%
       - working_set_resident: 95%
       - fed: {from: /run/latency, value: 2.5}
+      - fed: {metric: requests.late, value: 3}
   watermarks: {metric: pressure, interval: 1s, high: 20%, mid: 10%, low: 0%}
   filters:
     - allow: anonymous
@@ -85,7 +86,8 @@ fn every_field_means_what_it_says() {
         Goal::new(Metric::StallTime, 0.01).unwrap(),
         Goal::new(Metric::FreeMemory, 0.2).unwrap(),
         Goal::new(Metric::WorkingSetResident, 0.95).unwrap(),
-        Goal::new(Metric::Fed("/run/latency".into()), 2.5).unwrap(),
+        Goal::new(Metric::Fed(Feed::File("/run/latency".into())), 2.5).unwrap(),
+        Goal::new(Metric::Fed(Feed::Named("requests.late".into())), 3.0).unwrap(),
     ];
     let millis = Duration::from_millis;
     let weights = Weights::new(1, 2, 3).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_agent::api::encoded;
-use isotherm_agent::view::{GroupStatus, Health, Memory, SchemeStatus, State, TargetView};
+use isotherm_agent::view::{FedGoal, GroupStatus, Health, Memory, SchemeStatus, State, TargetView};
 use isotherm_agent::{Client, ClientError};
 use isotherm_core::units::{bytes, duration, percent};
 use isotherm_core::{sanitise, sanitise_lines};
@@ -34,6 +34,11 @@ pub fn run(options: &Ctl) -> Result<ExitCode> {
         CtlCommand::Resume { group } => ctl.done("POST", &format!("{}/resume", of(group)), None)?,
         CtlCommand::Delete { group } => ctl.done("DELETE", &of(group), None)?,
         CtlCommand::Set(set) => ctl.set(set)?,
+        CtlCommand::Feed { group, metric, value, valid_for } => {
+            let valid_for = valid_for.map(|time| format!("{}ns", time.as_nanos()));
+            let body = json!({ "value": value, "valid_for": valid_for }).to_string();
+            ctl.done("PUT", &format!("{}/fed/{}", of(group), encoded(metric)), Some(body))?;
+        }
         CtlCommand::Snapshot { group } => ctl.print(&format!("{}/snapshot", of(group)))?,
         CtlCommand::Stream { group, count } => ctl.stream(group, *count)?,
         CtlCommand::Record { group, name, stop: false } => {
@@ -122,6 +127,10 @@ impl Connection {
             say(&format!("  {}", notice.text))?;
         }
         status.schemes.iter().try_for_each(|scheme| say(&format!("  {}", scheme_line(scheme))))?;
+        status.fed_goals.iter().try_for_each(|goal| say(&format!("  {}", goal_line(goal))))?;
+        if let (Some(out), Some(most)) = (status.out_bytes, status.settings.limits.most_out) {
+            say(&format!("  {} out of memory, at most {}", bytes(out), bytes(most.0)))?;
+        }
         let mut targets: Vec<TargetView> = self.get(&format!("{}/targets", of(group)))?;
         let resident = |target: &TargetView| target.memory.as_ref().map_or(0, |memory| memory.resident);
         targets.sort_by_key(|target| std::cmp::Reverse(resident(target)));
@@ -262,6 +271,16 @@ fn memory_line(memory: &Memory) -> String {
         parts.push(format!("{} unobservable", bytes(memory.unobservable)));
     }
     parts.join(", ")
+}
+
+/// A goal about a metric that programs feed, in a line.
+fn goal_line(goal: &FedGoal) -> String {
+    let FedGoal { scheme, metric, target, value, age_ns } = goal;
+    let now = match value.zip(*age_ns) {
+        Some((value, age)) => format!("is {value}, fed {} ago", duration(Duration::from_nanos(age))),
+        None => "has no value; isotherm ctl feed gives it one".into(),
+    };
+    format!("scheme {scheme}: the metric {metric} is to be {target}, and {now}")
 }
 
 /// A scheme in a line.

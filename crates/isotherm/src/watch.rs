@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
             Some(Cpus::Housekeeping) => housekeeping_cpus(Path::new("/")).context("--cpu-affinity housekeeping")?,
             None => vec![],
         };
-        let schemes = schemes.map(|schemes| SchemeOptions { schemes, memory_use });
+        let schemes = schemes.map(|schemes| SchemeOptions { memory_use, ..SchemeOptions::new(schemes) });
         Ok(RunConfig {
             attributes,
             sampling: samples,

@@ -3,6 +3,9 @@
 
 mod common;
 
+#[path = "daemon/acting.rs"]
+mod acting;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -37,6 +37,8 @@ pub struct Operation {
     pub body: Option<Make>,
     /// The media type of the answer, and its schema if it is JSON. `None` if the answer is empty.
     pub answer: Option<(&'static str, Option<Make>)>,
+    /// Whether the log has each request, if the operation changes something. It has refusals in any case.
+    pub is_logged: bool,
     /// Does it.
     pub run: fn(&Daemon, &Call) -> Result<Answer, Problem>,
 }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::JSON;
 use super::{Answer, Call, Make, Operation, Problem};
-use crate::config::{AttributeSettings, Group, GroupSettings};
+use crate::config::{AttributeSettings, Group, GroupSettings, Time};
 use crate::daemon::Daemon;
-use crate::view::{self, GroupStatus, Health, SchemeStatus, SnapshotView, TargetView, Version};
+use crate::view::{self, FedGoal, GroupStatus, Health, SchemeStatus, SnapshotView, TargetView, Version};
 
 /// The name of a moment.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,17 @@ pub struct SchemesRequest {
     pub schemes: Vec<serde_json::Value>,
 }
 
+/// A value of a metric.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FeedRequest {
+    /// The value.
+    pub value: f64,
+    /// For how long it is valid, such as `30s`. Without it, until another one is fed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_for: Option<Time>,
+}
+
 fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
@@ -62,6 +73,7 @@ const GET: Operation = Operation {
     query: &[],
     body: None,
     answer: None,
+    is_logged: true,
     run: |_, _| Ok(Answer::Done),
 };
 const POST: Operation = Operation { method: "POST", ..GET };
@@ -224,6 +236,27 @@ pub const OPERATIONS: &[Operation] = &[
             let written = call.body::<SchemesRequest>().map(|body| body.schemes.into());
             let written = written.unwrap_or_else(|_| call.body.clone().into());
             daemon.groups.set_schemes(&group, schemes, written)?;
+            Ok(Answer::Done)
+        },
+        ..PUT
+    },
+    Operation {
+        path: "/v1/groups/{group}/fed",
+        about: "The goals of schemes that are about metrics which programs feed, each with its value",
+        answer: json(of::<Vec<FedGoal>>),
+        run: |daemon, call| Answer::json(&daemon.groups.get(call.group())?.fed_goals()),
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/fed/{metric}",
+        about: "Gives a metric a value that goals of schemes are about",
+        body: Some(of::<FeedRequest>),
+        // A program may feed it each second.
+        is_logged: false,
+        run: |daemon, call| {
+            let FeedRequest { value, valid_for } = call.body()?;
+            let metric = call.path.get(1).map(String::as_str).unwrap_or_default();
+            daemon.groups.get(call.group())?.feed(metric, value, valid_for.map(|Time(time)| time))?;
             Ok(Answer::Done)
         },
         ..PUT

@@ -54,7 +54,7 @@ impl From<Diagnostics> for Problem {
 impl From<GroupError> for Problem {
     fn from(error: GroupError) -> Self {
         let status = match error {
-            GroupError::Unknown(_) => 404,
+            GroupError::Unknown(_) | GroupError::Unfed { .. } => 404,
             GroupError::Exists(_) | GroupError::NotWatched => 409,
             GroupError::Refused(_) => 422,
         };

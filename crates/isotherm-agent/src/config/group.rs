@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Quota, Scheme};
+use isotherm_core::scheme::{self, Scheme};
 use isotherm_core::{AttributeOptions, Budget, Granularity};
 use isotherm_run::{
-    Allowance, Glob, IntervalsChoice, ProbeChoice, RunConfig, Scheduling, SchemeOptions, SchemeSource, Selection,
-    Selector, Source, SurveyChoice, Targets,
+    Allowance, Glob, IntervalsChoice, ProbeChoice, RunConfig, Scheduling, SchemeLimits, SchemeOptions, SchemeSource,
+    Selection, Selector, Source, SurveyChoice, Targets,
 };
 use isotherm_scheme::Diagnostics;
 use isotherm_scheme::form::{self, Node};
@@ -92,10 +92,13 @@ pub struct AttributeSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// The bytes that all schemes together act on in a second, on the mean of the periods of their quotas. It needs
-    /// schemes in the configuration, and not in a file of their own.
+    /// The bytes that all schemes together act on in a second, on the mean. No more than that is done at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<Size>,
+    /// The most bytes that may be out: what the processes have in swap, whoever has put it there, and what schemes have
+    /// paged out to files and that is not in memory again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_out: Option<Size>,
 }
 
 /// How accessed pages are found.
@@ -178,7 +181,7 @@ impl Group {
                 Err(error) => return diagnostics.fail(at("survey"), error.to_string()),
             },
         };
-        let mut schemes = match (node.get("schemes"), &settings.schemes) {
+        let schemes = match (node.get("schemes"), &settings.schemes) {
             (Some(node), Some(serde_json::Value::String(text))) => match isotherm_scheme::parse("schemes", text) {
                 Ok(schemes) => schemes,
                 Err(why) => return diagnostics.fail(node.position, why.to_string()),
@@ -191,12 +194,6 @@ impl Group {
         }
         if settings.scheme_file.is_some() && !settings.act {
             return diagnostics.fail(at("scheme_file"), "a scheme file may change memory; add act: true to the group");
-        }
-        if let Some(limit) = settings.limits.bytes_per_second {
-            if settings.scheme_file.is_some() {
-                return diagnostics.fail(at("limits"), "limits need schemes in the configuration, not in a file");
-            }
-            schemes = limited(schemes, limit.0);
         }
         let least_resident = settings.min_rss.map_or(0, |size| size.0);
         let selection = Selection { any, except, least_resident, children: settings.children, ..Selection::default() };
@@ -215,28 +212,21 @@ impl Group {
         &self.schemes
     }
 
-    /// Schemes that a request brings, within the limits of the group.
+    /// The group with other schemes. `written` is what they are in a configuration.
+    ///
+    /// # Errors
+    /// Those of [`Group::check_schemes`].
+    pub fn with_schemes(&self, schemes: Vec<Scheme>, written: serde_json::Value) -> Result<Self, String> {
+        self.check_schemes(&schemes)?;
+        let settings = GroupSettings { schemes: Some(written), ..self.settings.clone() };
+        Ok(Self { settings, schemes, ..self.clone() })
+    }
+
+    /// Checks that the group may have these schemes.
     ///
     /// # Errors
     /// If they change memory, and the group may not.
-    pub fn allowed(&self, schemes: Vec<Scheme>) -> Result<Vec<Scheme>, String> {
-        self.check_schemes(&schemes)?;
-        Ok(match self.settings.limits.bytes_per_second {
-            Some(limit) => limited(schemes, limit.0),
-            None => schemes,
-        })
-    }
-
-    /// The group with other schemes, within its limits. `written` is what they are in a configuration.
-    ///
-    /// # Errors
-    /// Those of [`Group::allowed`].
-    pub fn with_schemes(&self, schemes: Vec<Scheme>, written: serde_json::Value) -> Result<Self, String> {
-        let settings = GroupSettings { schemes: Some(written), ..self.settings.clone() };
-        Ok(Self { settings, schemes: self.allowed(schemes)?, ..self.clone() })
-    }
-
-    fn check_schemes(&self, schemes: &[Scheme]) -> Result<(), String> {
+    pub fn check_schemes(&self, schemes: &[Scheme]) -> Result<(), String> {
         match schemes.iter().find(|scheme| scheme.action.changes_memory() && !self.settings.act) {
             Some(scheme) => Err(format!(
                 "the scheme {} changes memory; add act: true to the group, or use the action stat",
@@ -300,13 +290,21 @@ impl Group {
         &self.selection
     }
 
+    /// What all its schemes together may do, those of requests and of a file, too.
+    pub fn limits(&self) -> scheme::Limits {
+        let Limits { bytes_per_second, most_out } = self.settings.limits;
+        let bytes = |size: Option<Size>| size.map(|Size(bytes)| bytes);
+        scheme::Limits { bytes_per_second: bytes(bytes_per_second), most_out: bytes(most_out) }
+    }
+
     /// Its schemes, as a run takes them.
     pub fn scheme_options(&self) -> Option<SchemeOptions> {
         let schemes = match &self.settings.scheme_file {
             Some(path) => Some(SchemeSource::File(path.clone())),
             None => (!self.schemes.is_empty()).then(|| SchemeSource::Fixed(self.schemes.clone())),
         };
-        schemes.map(|schemes| SchemeOptions { schemes, memory_use: true })
+        let limits = SchemeLimits::default().with(self.limits());
+        schemes.map(|schemes| SchemeOptions { memory_use: true, limits, ..SchemeOptions::new(schemes) })
     }
 
     /// The attributes that it asks for.
@@ -352,22 +350,4 @@ fn options(of: AttributeSettings) -> AttributeOptions {
         update: time(of.update),
         regions: of.regions.map(|Regions((least, most))| (least as usize, most as usize)),
     }
-}
-
-/// The schemes with quotas that act on at most `limit` bytes a second together. Each has an equal part.
-fn limited(mut schemes: Vec<Scheme>, limit: u64) -> Vec<Scheme> {
-    let own = |scheme: &&mut Scheme| scheme.action.changes_memory() && scheme.quota.owner().is_none();
-    let count = schemes.iter_mut().filter(own).count().max(1) as u64;
-    for scheme in schemes.iter_mut().filter(|scheme| own(scheme)) {
-        let quota = &scheme.quota;
-        let most = (limit as f64 / count as f64 * quota.period().as_secs_f64()).max(1.0) as u64;
-        let bytes = quota.bytes().map_or(most, |bytes| bytes.min(most));
-        // The bytes are above zero, and the rest was valid before.
-        if let Ok(quota) =
-            Quota::new(Some(bytes), quota.time(), quota.period(), quota.weights(), quota.goals().to_vec())
-        {
-            scheme.quota = quota;
-        }
-    }
-    schemes
 }

@@ -45,7 +45,7 @@ groups:
   - name: a
     select: {name: [redis]}
     act: true
-    limits: {bytes_per_second: 8M}
+    limits: {bytes_per_second: 8M, most_out: 1G}
     schemes:
       - {name: one, access_rate: 0%, age: 2m.., action: pageout, quota: {bytes: 1G, period: 2s}}
       - {name: two, access_rate: 0%, age: 2m.., action: cold}
@@ -53,10 +53,12 @@ groups:
 ";
 
 #[test]
-fn schemes_that_change_memory_need_a_word_and_keep_to_the_limits_of_the_group() {
+fn schemes_that_change_memory_need_a_word_and_their_group_may_limit_them() {
     let config = Config::parse("a.yaml", RECLAIM).unwrap_or_else(|error| panic!("{error}"));
-    let quotas: Vec<_> = config.groups[0].schemes().iter().map(|scheme| scheme.quota.bytes()).collect();
-    assert_eq!(quotas, [Some(8 << 20), Some(4 << 20), None], "half of 8 MiB a second, in 2 s and in 1 s");
+    let limits = isotherm_core::scheme::Limits { bytes_per_second: Some(8 << 20), most_out: Some(1 << 30) };
+    assert_eq!(config.groups[0].limits(), limits);
+    let file = "groups: [{name: a, select: {all: true}, act: true, limits: {most_out: 1G}, scheme_file: /a.yaml}]";
+    assert_eq!(Config::parse("a.yaml", file).unwrap().groups[0].limits().most_out, Some(1 << 30));
     let error = error(&RECLAIM.replace("    act: true\n", ""));
     assert!(error.contains("the scheme one changes memory; add act: true"), "{error}");
     let error = Config::parse("a.yaml", &RECLAIM.replace("cold}", "colt}")).unwrap_err().to_string();

@@ -113,7 +113,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             }
         }
         self.flush()?;
-        if ended.is_some() && self.allowance.exceed() {
+        if ended.is_some() && self.allowance.exceed(self.scheme.action.granule()) {
             self.total.quota_exceeded += 1;
         }
         self.make_room(makes_room)?;

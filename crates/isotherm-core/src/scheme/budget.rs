@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::{NodeId, Snapshot};
 
+use super::limits::Share;
 use super::slowdown::{Judgement, Slowdown};
 use super::tuner::Tuner;
 use super::victims::Tally;
@@ -258,45 +259,58 @@ impl QuotaUse {
     }
 }
 
-/// What a scheme may use: its own budget, and that of the scheme whose quota it shares.
+/// What a scheme may use: its own budget, that of the scheme whose quota it shares, and its share of what all schemes
+/// may do.
 pub(crate) struct QuotaLimits<'a> {
     pub quota: &'a Quota,
     pub budget: &'a mut QuotaUse,
     /// The quota that is shared, and what was used of it.
     pub shared: Option<(&'a Quota, &'a mut QuotaUse)>,
+    pub share: &'a mut Share,
 }
 
 impl QuotaLimits<'_> {
     /// The bytes that a whole period allows. `None` if nothing limits it.
     pub(crate) fn limit(&self) -> Option<u64> {
-        self.budget.limit(self.quota)
+        self.within_share(self.budget.limit(self.quota))
     }
 
     /// The same, whatever the goals allow.
     pub(crate) fn limit_without_goals(&self) -> Option<u64> {
-        self.budget.limit_without_goals(self.quota)
+        self.within_share(self.budget.limit_without_goals(self.quota))
+    }
+
+    fn within_share(&self, limit: Option<u64>) -> Option<u64> {
+        limit.into_iter().chain(self.share.whole).min()
     }
 
     /// The bytes that may still be acted on in this period, if an action takes at least `granule` bytes.
     pub(crate) fn left(&self, granule: u64) -> u64 {
-        let of_owner = self.shared.as_ref().map_or(u64::MAX, |(quota, of)| of.left_without_goals(quota, granule));
-        self.budget.left(self.quota, granule).min(of_owner)
+        self.budget.left(self.quota, granule).min(self.left_of_others(granule))
     }
 
     /// The same, whatever the goals of the scheme allow.
     pub(crate) fn left_without_goals(&self, granule: u64) -> u64 {
+        self.budget.left_without_goals(self.quota, granule).min(self.left_of_others(granule))
+    }
+
+    /// What the quota that is shared and the limits of all schemes leave.
+    fn left_of_others(&self, granule: u64) -> u64 {
         let of_owner = self.shared.as_ref().map_or(u64::MAX, |(quota, of)| of.left_without_goals(quota, granule));
-        self.budget.left_without_goals(self.quota, granule).min(of_owner)
+        of_owner.min(self.share.left)
     }
 
     /// Charges `bytes` that were acted on and `inspected` bytes whose pages were inspected, which together took `time`.
     pub(crate) fn charge(&mut self, bytes: u64, inspected: u64, time: Duration) {
+        self.share.left = self.share.left.saturating_sub(bytes);
         let shared = self.shared.as_mut().map(|(_, budget)| &mut **budget);
         [Some(&mut *self.budget), shared].into_iter().flatten().for_each(|of| of.charge(bytes, inspected, time));
     }
 
-    /// Notes that the quota did not suffice. Returns whether that is the first time in this period.
-    pub(crate) fn exceed(&mut self) -> bool {
-        self.budget.exceed()
+    /// Notes that the quota did not suffice. Returns whether that is the first time in this period. Where the limits of
+    /// all schemes did not, another quota would change nothing.
+    pub(crate) fn exceed(&mut self, granule: u64) -> bool {
+        let is_own = self.budget.left(self.quota, granule) <= self.share.left;
+        is_own && self.budget.exceed()
     }
 }

@@ -1,6 +1,5 @@
 //! The engine: applies schemes to snapshots.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,15 +12,17 @@ use super::application::{Batch, SchemeApplication};
 use super::backoff::{Backoff, Rejections};
 use super::budget::{QuotaLimits, QuotaUse, missing};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
+use super::effective::{Effective, effective_filters};
 use super::history::ActionHistory;
+use super::limits::{Limiter, Limits, TakenOut};
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
 use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
-    Actuator, Application, Filter, FilterKind, Gauges, MakesRoomError, Moves, PageInspector, PageKind, ProcessFacts,
-    Report, Returns, Scheme, Statistics, Wake,
+    Actuator, Application, Gauges, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns, Scheme,
+    Statistics, Wake,
 };
 
 /// A scheme needs something that is not possible here.
@@ -59,6 +60,7 @@ pub struct Schemes<A, I, G> {
     /// The sampling interval that conditions are about: the one in force when the schemes were put in force. `None`
     /// until the next snapshot, which has it.
     interval: Option<Duration>,
+    limiter: Limiter,
     // These buffers are used again, so that an application allocates little.
     candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
@@ -178,12 +180,25 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             returns: Vec::new(),
             wakes: Vec::new(),
             interval: None,
+            limiter: Limiter::default(),
             candidates: Vec::new(),
             facts: Vec::new(),
             batch: Batch::default(),
         };
         made.replace(schemes)?;
         Ok(made)
+    }
+
+    /// Keeps all schemes together within these limits, these schemes and those that replace them. `out` is what earlier
+    /// schemes have left [out](TakenOut).
+    #[must_use]
+    pub fn limited(self, limits: Limits, out: TakenOut) -> Self {
+        Self { limiter: Limiter::new(limits, out), ..self }
+    }
+
+    /// The memory that is out. It is known only if it is limited.
+    pub fn taken_out(&self) -> &TakenOut {
+        self.limiter.out()
     }
 
     /// Puts these schemes in force instead of the present ones. A scheme that has the name of a present one takes
@@ -342,6 +357,10 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let is_waited_for = self.active.iter().any(|other| {
             other.makes_room_for.contains(&index) && other.watermarks.is_awake() && other.is_due(snapshot)
         });
+        let is_acting = |other: &&ActiveScheme| {
+            other.scheme.action.changes_memory() && other.watermarks.is_awake() && other.is_due(snapshot)
+        };
+        let others = self.active[index + 1..].iter().filter(is_acting).count() as u64;
         let (before, active) = self.active.split_at_mut(index);
         let ActiveScheme {
             scheme,
@@ -364,7 +383,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         *applied_at = Some(snapshot.time);
         budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
-        let mut allowance = QuotaLimits { quota: &scheme.quota, budget: &mut *budget, shared };
+        let mut share = self.limiter.share(scheme.action, others);
+        let all = share.left;
+        let mut allowance = QuotaLimits { quota: &scheme.quota, budget: &mut *budget, shared, share: &mut share };
         if let Some((quota, budget)) = &mut allowance.shared {
             budget.begin(quota, snapshot.time, &mut self.gauges, snapshot);
         }
@@ -431,7 +452,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             batch: &mut self.batch,
             charged,
         };
-        (*cursor, *waiting) = application.run(&self.candidates)?;
+        let applied = application.run(&self.candidates);
+        self.limiter.take(scheme.action, all - share.left, &report.last);
+        (*cursor, *waiting) = applied?;
         if is_waited_for {
             // Without goals, there is always room.
             waiting.serve(missing(&scheme.quota, &mut self.gauges, snapshot).unwrap_or(u64::MAX));
@@ -440,7 +463,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         if let Some(&first) = makes_room_for.first() {
             before[first].waiting = demand;
         }
-        report.quota = budget.limit(&scheme.quota);
+        report.quota = budget.limit(&scheme.quota).into_iter().chain(share.whole).min();
         report.goal_score = budget.score();
         report.quota_share = budget.share(&scheme.quota);
         self.count_moved_back(index, snapshot);
@@ -471,58 +494,6 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
     }
 }
 
-/// The filters of a scheme after those that hold by default.
-struct Effective<'a> {
-    filters: Cow<'a, [Filter]>,
-    /// The number of the first filters that reject memory because it is where the scheme would move it to.
-    by_place: usize,
-    /// The index of the filter that checks memory once more.
-    second_look: Option<usize>,
-}
-
-/// The filters of a scheme after those that hold by default.
-///
-/// A scheme that moves memory between nodes does not touch memory that is on a node where its action would leave it.
-/// With a survey, it is known which pages are in memory. Without a survey, a scheme that takes memory away reads that
-/// just before it acts, and does not touch absent pages.
-/// With a survey, a scheme that takes memory away, or moves it, checks each page once more just before it acts. It does
-/// not touch cold memory that has been accessed since the survey, or hot memory that has not, unless two surveys have
-/// found it accessed. Memory that cannot be observed is not checked: no survey clears its accessed bits. There is no
-/// such check if the scheme has a filter for young pages, if one look at hot memory is enough, or if it is not known
-/// which pages are young.
-fn effective_filters<'a>(
-    scheme: &'a Scheme,
-    snapshot: &Snapshot,
-    actuator: &mut impl Actuator,
-    inspector: &mut impl PageInspector,
-) -> Effective<'a> {
-    let action = scheme.action;
-    let moves = action.moves();
-    let reject = |pages, matching| Filter { kind: FilterKind::Pages(pages), matching, allow: false };
-    let mut filters = Vec::new();
-    if moves.is_some() {
-        let nodes = actuator.left_nodes(scheme.action).into_iter().map(PageKind::Node);
-        filters.extend(nodes.filter(|&node| inspector.tells(node).is_ok()).map(|node| reject(node, true)));
-    }
-    let by_place = filters.len();
-    let surveyed = !snapshot.histories.is_empty();
-    if !surveyed && action.takes_away() && inspector.tells(PageKind::Present).is_ok() {
-        filters.push(reject(PageKind::Present, false));
-    }
-    let mut second_look = None;
-    let decides_itself = scheme.page_kinds().any(|kind| kind == PageKind::Young);
-    let looks_again = action.takes_away() || (moves == Some(Moves::Hot) && scheme.looks > 1);
-    if !decides_itself && surveyed && looks_again && inspector.tells(PageKind::Young).is_ok() {
-        second_look = Some(filters.len());
-        filters.push(reject(PageKind::Young, moves != Some(Moves::Hot)));
-    }
-    if filters.is_empty() {
-        return Effective { filters: Cow::Borrowed(&scheme.filters), by_place, second_look };
-    }
-    filters.extend(scheme.filters.iter().cloned());
-    Effective { filters: Cow::Owned(filters), by_place, second_look }
-}
-
 impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
     fn aggregated(&mut self, snapshot: &Snapshot) -> Result<(), BoxError> {
         self.look(snapshot.time, snapshot);
@@ -546,6 +517,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         }
 
         self.look_at_victims(snapshot);
+        self.limiter.begin(snapshot);
         let moving = self.active.iter_mut().filter(|active| active.scheme.action.moves().is_some());
         let moves = moving.map(|active| active.victims.take_moves());
         let [moved, back] = moves.fold([0, 0], |[moved, back], [more, of_it]| [moved + more, back + of_it]);

@@ -16,12 +16,21 @@ pub enum Metric {
     StallTime,
     /// The share of the working set that is resident, 0 to 1. The working set is the mapped bytes of accessed regions.
     WorkingSetResident,
-    /// A figure that the user provides, from the source of this name.
-    Fed(Arc<str>),
+    /// A figure that the user provides.
+    Fed(Feed),
     /// The share of a memory node that is used, 0 to 1.
     NodeUsed(NodePart),
     /// The share of a memory node that is free, 0 to 1.
     NodeFree(NodePart),
+}
+
+/// How a figure of the user gets to the schemes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Feed {
+    /// It is the number in the file at this path.
+    File(Arc<str>),
+    /// A program gives it by this name while the schemes run.
+    Named(Arc<str>),
 }
 
 /// A memory node, and whose use of it counts.

@@ -7,7 +7,8 @@
 //! starts again after an action.
 //!
 //! Guarantees:
-//! - In no period is an action called for more bytes than the quota allows.
+//! - In no period is an action called for more bytes than the quota allows, and all schemes together keep to their
+//!   [`Limits`].
 //! - While more than a tenth of the memory that a scheme frees or moves comes back soon, less of its quota is in force.
 //! - Memory that was moved to another node is not moved back at once.
 //! - Memory that cannot be freed is tried again after twice the time, each time.
@@ -23,11 +24,13 @@ mod candidates;
 mod condition;
 mod destination;
 mod dry_run;
+mod effective;
 mod engine;
 mod filter;
 mod gauge;
 mod history;
 mod inspector;
+mod limits;
 mod moved;
 mod priority;
 mod quota;
@@ -53,8 +56,9 @@ pub use destination::{DestinationError, Destinations, HUGE_PAGE_SIZE, MOST_DESTI
 pub use dry_run::{DryRunActuator, DryRunInspector};
 pub use engine::{Schemes, Unsupported};
 pub use filter::{Filter, FilterKind, Pattern};
-pub use gauge::{Gauges, Metric, NoGauges, NodePart};
+pub use gauge::{Feed, Gauges, Metric, NoGauges, NodePart};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
+pub use limits::{Limits, TakenOut};
 pub use quota::{Goal, GoalError, Quota, QuotaError, SharedQuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};
 pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Returns, Statistics, Wake};

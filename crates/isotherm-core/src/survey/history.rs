@@ -186,6 +186,11 @@ impl PageHistory {
         self.all().present
     }
 
+    /// How many pages are in swap. `None` if that is not known.
+    pub fn swapped(&self) -> Option<u64> {
+        self.knows_swap.then(|| self.all().swapped)
+    }
+
     /// How many present pages have never been cleared, so that it is not known when they were accessed.
     pub fn never_cleared(&self) -> u64 {
         self.all().never_cleared

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Condition, DryRunInspector, Gauges, Goal, Metric, Outcome, Quota, Scheme, Schemes, Weights, Work,
+    Action, Actuator, Condition, DryRunInspector, Feed, Gauges, Goal, Metric, Outcome, Quota, Scheme, Schemes, Weights,
+    Work,
 };
 use isotherm_core::{BoxError, Sink, Snapshot};
 use rand::{Rng, RngExt};
@@ -166,7 +167,7 @@ fn settles_on_a_working_set_that_is_read_back() {
 
 #[test]
 fn settles_on_a_figure_of_the_user() {
-    let world = World::new(Metric::Fed("latency".into()), 3, 0.1, |acted| 5.0 + acted / (10.0 * MIB));
+    let world = World::new(Metric::Fed(Feed::Named("latency".into())), 3, 0.1, |acted| 5.0 + acted / (10.0 * MIB));
     settled(&run(&world, 20.0, None, 400), 20.0, 0.05, 0.1);
 }
 

@@ -5,6 +5,7 @@ mod behaviour;
 mod exchange;
 mod fixtures;
 mod goals;
+mod limits;
 mod moves;
 mod properties;
 mod surveyed;

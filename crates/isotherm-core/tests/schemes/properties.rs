@@ -47,7 +47,7 @@ fn filters() -> impl Strategy<Value = Vec<Filter>> {
     prop::collection::vec(filter.prop_map(|(kind, matching, allow)| Filter { kind, matching, allow }), 0..5)
 }
 
-fn scheme() -> impl Strategy<Value = Scheme> {
+pub fn scheme() -> impl Strategy<Value = Scheme> {
     let interval = prop::option::of((1..15_u32).prop_map(|times| AGGREGATION * times));
     (condition(), action(), quota(), filters(), interval).prop_map(|(condition, action, quota, filters, interval)| {
         let scheme = Scheme::new("any", condition, action);
@@ -82,7 +82,7 @@ fn mappings() -> impl Strategy<Value = Vec<(u64, u64, &'static str)>> {
 }
 
 /// Snapshots of two targets, each one or more aggregations after the last.
-fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
+pub fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
     let one = (regions(0), mappings(), regions(700), mappings(), 1..6_u32);
     prop::collection::vec(one, 1..25).prop_map(|made| {
         let mut nth = 0;

@@ -1,13 +1,17 @@
 //! Applies schemes in a run: on a separate thread for a live source, or inline for a source without a clock.
 
 mod faults;
+mod fed;
 mod file;
 mod inline;
+mod limits;
 mod returns;
 mod wakes;
 mod worker;
 
+pub use fed::{FedMetrics, FedValue};
 pub(crate) use inline::InlineSchemes;
+pub use limits::SchemeLimits;
 pub(crate) use worker::{PreparedSchemes, SchemeThread};
 
 use isotherm_core::scheme::Scheme;

@@ -9,15 +9,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use isotherm_act::{ProcessActuator, ProcessInspector};
-use isotherm_core::scheme::{Application, Goal, Metric, Report, Scheme, Schemes};
+use isotherm_core::scheme::{Application, Feed, Goal, Metric, Report, Scheme, Schemes};
 use isotherm_core::{AccessProbe, Attributes, BoxError, MemoryUse, Sink, Snapshot, TargetId, units};
-use isotherm_kernel::{ProcessTable, SystemGauges, memory_use, system_memory};
+use isotherm_kernel::{ProcessTable, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 use isotherm_scheme::Diagnostics;
 
 use super::faults::MajorFaults;
+use super::fed::RunGauges;
 use super::file::{SchemeFile, SchemeFileWatch};
+use super::limits::SchemeLimits;
 use super::returns::notice;
 use super::wakes;
 use crate::delivery::Delivery;
@@ -33,7 +35,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// Reading how much memory the targets use takes at most one part in this many of the time.
 const MEMORY_USE_SHARE: u32 = 1000;
 
-type Engine = Schemes<ProcessActuator, ProcessInspector, SystemGauges>;
+type Engine = Schemes<ProcessActuator, ProcessInspector, RunGauges>;
 
 /// Opens the probe that finds which pages are young. Whether others access memory is known before it is acted on.
 fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
@@ -46,6 +48,7 @@ pub(crate) struct PreparedSchemes {
     file: Option<SchemeFile>,
     memory_use: bool,
     surveyed: bool,
+    limits: SchemeLimits,
 }
 
 impl PreparedSchemes {
@@ -69,8 +72,10 @@ impl PreparedSchemes {
             Some(look) => inspector.with_probe(look),
             None => inspector,
         };
-        let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, SystemGauges::new())?;
-        Ok(Self { engine, file, memory_use: options.memory_use, surveyed })
+        let SchemeOptions { memory_use, fed, limits, .. } = options;
+        let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, RunGauges::new(fed))?;
+        let (all, out) = limits.begin();
+        Ok(Self { engine: engine.limited(all, out), file, memory_use, surveyed, limits })
     }
 
     /// The longest aggregation interval that all schemes work with. `None` if one needs the default intervals.
@@ -87,7 +92,7 @@ impl PreparedSchemes {
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let goals = self.engine.schemes().flat_map(|scheme| scheme.quota.goals());
         let fed = |goal: &Goal| match goal.metric() {
-            Metric::Fed(path) => Some(PathBuf::from(&**path)),
+            Metric::Fed(Feed::File(path)) => Some(PathBuf::from(&**path)),
             _ => None,
         };
         goals.filter_map(fed).collect()
@@ -106,7 +111,7 @@ impl PreparedSchemes {
         own: Option<Box<dyn Fn(TargetId) -> bool + Send>>,
     ) -> Result<SchemeThread, RunError> {
         let tuned = first.zip(self.longest_aggregation());
-        let Self { mut engine, file, memory_use, surveyed } = self;
+        let Self { mut engine, file, memory_use, surveyed, limits } = self;
         engine.actuator_mut().act_on(processes.clone());
         engine.inspector_mut().inspect(processes.clone());
         let interrupt = engine.actuator().interrupt();
@@ -119,6 +124,7 @@ impl PreparedSchemes {
             delivery,
             processes,
             memory_use,
+            limits,
             surveyed,
             tuned,
             own,
@@ -133,6 +139,7 @@ impl PreparedSchemes {
         let work = move || {
             let mut helper = worker.delivery.helpers().thread();
             let ended = worker.work(&mut helper);
+            worker.limits.end(worker.engine.taken_out());
             // Without schemes there is nothing to rest for.
             worker.control.rest.want(false);
             if ended.is_err() {
@@ -192,6 +199,7 @@ struct Worker {
     delivery: Delivery,
     processes: ProcessTable,
     memory_use: bool,
+    limits: SchemeLimits,
     /// Whether the run has surveys.
     surveyed: bool,
     /// The attributes that the run began with, and its longest aggregation interval, as long as its intervals follow
@@ -244,6 +252,7 @@ impl Worker {
                 let part = self.own.as_ref().map(|own| snapshot_part(snapshot, own));
                 let applied = self.engine.aggregated(part.as_ref().unwrap_or(snapshot));
                 self.note_acting(snapshot.time);
+                self.limits.note(self.engine.taken_out());
                 if !self.engine.actuator().interrupt().load(Ordering::Relaxed) {
                     applied.map_err(RunError::Schemes)?;
                 }

@@ -65,6 +65,19 @@ pub enum CtlCommand {
     },
     /// Change the attributes or the schemes of a group
     Set(Set),
+    /// Give a metric a value that goals of a group's schemes are about
+    Feed {
+        /// The group
+        group: String,
+        /// The metric: NAME of `fed: {metric: NAME}` in a scheme
+        metric: String,
+        /// The value
+        #[arg(allow_negative_numbers = true)]
+        value: f64,
+        /// The time after which the value is not valid any more [default: until another one is fed]
+        #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
+        valid_for: Option<Duration>,
+    },
     /// Print the newest snapshot of a group, as JSON
     Snapshot {
         /// The group
@@ -153,6 +166,7 @@ Examples:
   isotherm ctl status                    all groups, and their memory
   isotherm ctl status machine            its processes and schemes
   isotherm ctl set machine --regions 10:500
+  isotherm ctl feed redis latency_ms 4.2 --for 30s
   isotherm ctl mark machine deployed
   isotherm ctl report machine wss --last 1h
   isotherm ctl report machine html --last 1h -o memory.html
