@@ -208,13 +208,22 @@ impl Groups {
         let mut changed = inner.group.clone();
         changed.settings.attributes = together;
         let attributes = changed.attributes(*granularity).map_err(GroupError::Refused)?;
+        let regions = (attributes.min_regions(), attributes.max_regions());
+        // Intervals that nobody asks for go on to follow from what is observed.
+        let only_regions = AttributeSettings { regions: wanted.regions, ..AttributeSettings::default() } == wanted;
         let stays = match (runner, changed.manner()) {
             (Runner::Own(session), _) => {
-                session.control().set_attributes(attributes);
+                match only_regions {
+                    true => session.control().set_regions(regions.0, regions.1),
+                    false => session.control().set_attributes(attributes),
+                }
                 true
             }
             (Runner::Shared { engine, .. }, Some(manner)) if engine.run.views() == 1 => {
-                engine.run.control().set_attributes(attributes);
+                match only_regions {
+                    true => engine.run.set_regions(regions.0, regions.1),
+                    false => engine.run.set_attributes(attributes),
+                }
                 engine.set_manner(manner);
                 true
             }

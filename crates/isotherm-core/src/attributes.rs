@@ -125,6 +125,14 @@ impl Attributes {
         Self::new(sampling, aggregation, self.update, self.min_regions, self.max_regions)
     }
 
+    /// The same attributes with other bounds of the number of regions.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn with_regions(self, min_regions: usize, max_regions: usize) -> Result<Self, AttributesError> {
+        Self::new(self.sampling, self.aggregation, self.update, min_regions, max_regions)
+    }
+
     /// The sampling interval: the time from clearing a page to reading it.
     pub const fn sampling(&self) -> Duration {
         self.sampling

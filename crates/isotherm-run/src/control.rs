@@ -33,10 +33,21 @@ pub struct Control {
 pub(crate) struct Pending {
     /// The attributes to put in force at the end of the aggregation.
     pub attributes: Option<Attributes>,
+    /// The bounds of the number of regions to put in force with them.
+    pub regions: Option<(usize, usize)>,
     /// Whether to read the mappings without waiting for the update interval.
     pub update: bool,
     /// Whether the run is to end. A source that waits by the clock learns it from the stop signal, and at once.
     pub stop: bool,
+}
+
+impl Pending {
+    /// The attributes to put in force instead of these. `None` if they stay.
+    pub fn attributes(&self, now: Attributes) -> Option<Attributes> {
+        let Some((min, max)) = self.regions else { return self.attributes };
+        // Bounds that contradict each other change nothing.
+        self.attributes.unwrap_or(now).with_regions(min, max).ok().or(self.attributes)
+    }
 }
 
 impl Control {
@@ -64,6 +75,13 @@ impl Control {
     /// says when they are in force. Rates and the times that ages mean are carried over. A replay ignores it.
     pub fn set_attributes(&self, attributes: Attributes) {
         self.lock().attributes = Some(attributes);
+    }
+
+    /// Changes the bounds of the number of regions at the end of the current aggregation interval. The intervals stay,
+    /// and follow from what is observed if they did before. Without effect if the minimum is below 3 or above the
+    /// maximum. A replay ignores it.
+    pub fn set_regions(&self, min: usize, max: usize) {
+        self.lock().regions = Some((min, max));
     }
 
     /// Reads the mappings of the targets in the next sampling round, without waiting for the update interval.

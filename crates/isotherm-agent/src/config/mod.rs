@@ -44,9 +44,9 @@ pub struct Settings {
     /// What is kept of the past.
     #[serde(default)]
     pub history: HistorySettings,
-    /// What is watched.
-    #[serde(default)]
-    pub groups: Vec<GroupSettings>,
+    /// What is watched. Without it, what the embedded configuration watches; `[]` for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupSettings>>,
 }
 
 /// Where metrics can be had besides the control socket.
@@ -146,9 +146,13 @@ impl Config {
     pub fn parse(file: &str, text: &str) -> Result<Self, Diagnostics> {
         tree(file, text, |root, diagnostics| {
             let settings: Settings = root.typed(diagnostics)?;
-            let nodes = root.get("groups").and_then(|node| node.items("groups", diagnostics)).unwrap_or_default();
+            let nodes = settings.groups.as_ref().and(root.get("groups"));
+            let nodes = nodes.and_then(|node| node.items("groups", diagnostics)).unwrap_or_default();
             let mut groups: Vec<Group> = Vec::new();
-            for (group, node) in settings.groups.iter().zip(nodes) {
+            if settings.groups.is_none() {
+                groups.extend(Self::parse("default.yaml", DEFAULT).map(|default| default.groups).unwrap_or_default());
+            }
+            for (group, node) in settings.groups.iter().flatten().zip(nodes) {
                 if groups.iter().any(|known| known.settings.name == group.name) {
                     let message = format!("two groups have the name {:?}", group.name);
                     return diagnostics.fail(node.position, message);

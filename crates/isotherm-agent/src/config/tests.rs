@@ -17,8 +17,13 @@ fn the_default_watches_all_and_acts_on_nothing() {
 }
 
 #[test]
-fn an_empty_configuration_watches_nothing() {
-    assert!(Config::parse("a.yaml", "# nothing\n").unwrap().groups.is_empty());
+fn a_configuration_without_groups_watches_what_the_embedded_one_does() {
+    for text in ["# nothing\n", "cpu_budget: 2%\n", "groups: null\n"] {
+        let config = Config::parse("a.yaml", text).unwrap();
+        let names: Vec<_> = config.groups.iter().map(|group| &*group.settings.name).collect();
+        assert_eq!(names, ["machine"], "{text}");
+    }
+    assert!(Config::parse("a.yaml", "groups: []\n").unwrap().groups.is_empty());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use isotherm_core::{Attributes, Pace};
+use isotherm_core::{Attributes, Budget, Pace};
 use isotherm_kernel::{Parties, ProcessTable, Selection, Selector};
 use isotherm_record::{Header, NotAfforded, TargetInfos};
 
@@ -19,7 +19,7 @@ use crate::delivery::Delivery;
 use crate::plan::SchemeNeeds;
 use crate::prepared::Prepared;
 use crate::{
-    Control, EventSink, Need, Notice, Part, Properties, RunConfig, RunError, SchemeOptions, Session, Source, Targets,
+    Allowance, Control, EventSink, Need, Notice, Part, Properties, RunConfig, RunError, SchemeOptions, Session, Source, Targets,
 };
 pub(crate) use part::snapshot as snapshot_part;
 use splitter::Splitter;
@@ -43,6 +43,7 @@ struct Shared {
     control: Control,
     views: Mutex<BTreeMap<u32, Arc<ViewState>>>,
     now: Mutex<Now>,
+    regions: Mutex<Regions>,
     started: OnceLock<Started>,
     is_over: AtomicBool,
 }
@@ -51,6 +52,30 @@ struct Shared {
 struct Started {
     processes: ProcessTable,
     delivery: Delivery,
+}
+
+/// How many regions the run has.
+#[derive(Clone, Debug)]
+struct Regions {
+    /// Their bounds for one view.
+    of_view: (usize, usize),
+    /// The budget that pays for them.
+    allowance: Option<Allowance>,
+}
+
+/// The most regions that views together have, for each percent of a CPU that may be spent.
+const MOST_REGIONS: f64 = 4000.0;
+
+impl Regions {
+    /// Their bounds for this many views: those of each view, as long as the budget suffices to sample them often enough.
+    fn of(&self, views: usize) -> (usize, usize) {
+        let (min, max) = self.of_view;
+        let cpu = self.allowance.as_ref().map_or(Budget::default().cpu, Allowance::cpu);
+        // A cast from f64 saturates.
+        let most = ((cpu * 100.0 * MOST_REGIONS) as usize).max(max);
+        let all = max.saturating_mul(views.max(1)).min(most);
+        (min.saturating_mul(views.max(1)).min(all), all)
+    }
 }
 
 /// What is in force.
@@ -86,7 +111,10 @@ impl SharedRun {
         };
         let needs = SchemeNeeds { compares_rates, longest: Duration::MAX };
         let config = RunConfig { source, schemes: None, recording: None, ..config };
+        let allowance = config.allowance.clone();
         let mut prepared = Prepared::of_views(config, needs)?;
+        let attributes = prepared.properties().attributes.unwrap_or_default();
+        let of_view = (attributes.min_regions(), attributes.max_regions());
         let shared = Arc::new(Shared {
             parties,
             header: prepared.header(),
@@ -94,6 +122,7 @@ impl SharedRun {
             control: prepared.control(),
             views: Mutex::default(),
             now: Mutex::default(),
+            regions: Mutex::new(Regions { of_view, allowance }),
             started: OnceLock::new(),
             is_over: AtomicBool::new(false),
         });
@@ -128,9 +157,21 @@ impl SharedRun {
         self.shared.is_over.load(Ordering::Relaxed)
     }
 
-    /// Gives commands that concern all views: other attributes, an update of the mappings, the end.
+    /// Gives commands that concern all views: an update of the mappings, the end.
     pub fn control(&self) -> Control {
         self.session.control()
+    }
+
+    /// Changes the attributes of all views, as [`Control::set_attributes`]. The number of regions is that for each view.
+    pub fn set_attributes(&self, attributes: Attributes) {
+        self.shared.control.set_attributes(attributes);
+        self.set_regions(attributes.min_regions(), attributes.max_regions());
+    }
+
+    /// Changes the bounds of the number of regions for each view, as [`Control::set_regions`].
+    pub fn set_regions(&self, min: usize, max: usize) {
+        self.shared.regions().of_view = (min, max);
+        self.shared.fit_regions();
     }
 
     /// The header of a recording of a view.
@@ -155,8 +196,36 @@ impl Shared {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets the run have the regions that its views need.
+    fn fit_regions(&self) {
+        let views = self.views().len();
+        let (min, max) = self.regions().of(views);
+        self.control.set_regions(min, max);
+    }
+
+    fn regions(&self) -> MutexGuard<'_, Regions> {
+        // Each change is one assignment.
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn now(&self) -> MutexGuard<'_, Now> {
         // Each change is one assignment.
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_have_the_regions_of_each_within_the_budget() {
+        let of = |of_view, cpu, views| Regions { of_view, allowance: Some(Allowance::new(cpu)) }.of(views);
+        assert_eq!(of((10, 1000), 0.01, 0), (10, 1000));
+        assert_eq!(of((10, 1000), 0.01, 3), (30, 3000));
+        assert_eq!(of((10, 1000), 0.01, 50), (500, 4000));
+        assert_eq!(of((10, 1000), 0.05, 50), (500, 20_000));
+        assert_eq!(of((10, 50_000), 0.01, 2), (20, 50_000), "what one view asks for is not cut");
+        assert_eq!(of((1000, 1000), 0.01, 50), (4000, 4000));
     }
 }

@@ -58,6 +58,7 @@ impl View {
             pace.into_iter().for_each(|pace| state.send(&pace));
             shared.views().insert(number, Arc::clone(&state));
         }
+        shared.fit_regions();
         if let Some(text) = warning {
             state.send(&Event::Notice(Notice::new(Severity::Warning, &text)));
         }
@@ -127,6 +128,7 @@ impl Drop for View {
             self.state.send(&Event::Notice(Notice::new(Severity::Warning, &text)));
         }
         self.shared.views().remove(&self.state.number);
+        self.shared.fit_regions();
         self.shared.parties.remove(self.state.number);
         self.state.control.marks.end();
         self.state.end(EndReason::Stopped);

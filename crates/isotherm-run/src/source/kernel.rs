@@ -62,7 +62,7 @@ impl Source for KernelSource {
         let (mut due, mut update) = (start + pace, start + attributes.update());
         loop {
             let commands = control.take();
-            let changed = commands.attributes.filter(|new| *new != attributes);
+            let changed = commands.attributes(attributes).filter(|new| *new != attributes);
             if control.rest.is_wanted() || changed.is_some() {
                 // While the schemes sleep, others may use the kernel's DAMON. Other attributes need another start, too.
                 run.end()?;

@@ -103,8 +103,10 @@ impl Source for MonitorSource {
                 Woken::Stopped => break EndReason::Stopped,
             }
             let commands = control.take();
-            if let Some(attributes) = commands.attributes {
+            if commands.attributes.is_some() {
                 driver.pacer.keep_intervals();
+            }
+            if let Some(attributes) = commands.attributes(monitor.attributes()) {
                 monitor.set_attributes(attributes);
             }
             if commands.update {
