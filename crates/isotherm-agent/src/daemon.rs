@@ -17,6 +17,7 @@ use crate::api::Problem;
 use crate::config::{Config, DEFAULT, PATH};
 use crate::groups::Groups;
 use crate::view::{self, GroupStatus, Health, NoticeView, State};
+use crate::sockets::{SocketError, Sockets};
 use crate::watched::Watched;
 use crate::{history, journal, metrics, server};
 
@@ -45,6 +46,9 @@ pub enum DaemonError {
     /// The configuration is wrong.
     #[error("{0}")]
     Config(Diagnostics),
+    /// A socket cannot be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     /// Something that it needs of the system is not available.
     #[error("{what}")]
     System {
@@ -100,13 +104,12 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
         .thread_name("control")
         .build()
         .map_err(system("the control thread cannot be started"))?;
+    let sockets = {
+        let _inside = runtime.enter();
+        Sockets::open(&config.settings)?
+    };
     let daemon = Arc::new(Daemon::new(config, file));
     let config = daemon.config();
-    let socket = &config.settings.socket;
-    let listener = {
-        let _inside = runtime.enter();
-        server::listen(socket).map_err(system(&format!("the socket {} cannot be opened", socket.display())))?
-    };
     let (wakes, signals) = mpsc::channel(8);
     runtime
         .block_on(async {
@@ -115,11 +118,13 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
             handle(SignalKind::interrupt(), Wake::End, &wakes)
         })
         .map_err(system("signals cannot be handled"))?;
-    if let Some(address) = &config.settings.metrics.listen {
-        let bound = runtime.block_on(server::listen_for_metrics(address, Arc::clone(&daemon)));
-        bound.map_err(system(&format!("metrics cannot be had at {address}")))?;
+    let shown = sockets.shown();
+    for listener in sockets.metrics {
+        runtime.spawn(server::serve_metrics(listener, Arc::clone(&daemon)));
     }
-    runtime.spawn(server::serve(listener, Arc::clone(&daemon)));
+    for listener in sockets.control {
+        runtime.spawn(server::serve(listener, Arc::clone(&daemon)));
+    }
     daemon.groups.configure(&config);
     daemon.groups.restore();
     daemon.take_metrics();
@@ -129,11 +134,11 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
         1 => "1 group".into(),
         groups => format!("{groups} groups"),
     };
-    journal::info(&format!("{groups}; the control socket is {}", socket.display()));
+    journal::info(&format!("{groups}; the control socket is {shown}"));
     Clock::new(Arc::clone(&daemon)).run(&runtime, signals);
     notify(&[NotifyState::Stopping]);
     daemon.groups.end();
-    server::remove(socket);
+    sockets.own.as_deref().into_iter().for_each(server::remove);
     runtime.shutdown_timeout(TICK);
     Ok(())
 }

@@ -20,6 +20,7 @@ mod journal;
 mod kept;
 mod metrics;
 mod server;
+mod sockets;
 pub mod view;
 mod watched;
 

@@ -144,13 +144,9 @@ fn connection() -> http1::Builder {
     connection
 }
 
-/// Serves metrics at a loopback address.
-///
-/// # Errors
-/// If the address cannot be had.
-pub async fn listen_for_metrics(address: &str, daemon: Arc<Daemon>) -> io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
-    tokio::spawn(accept(listener, move |_: &TcpStream| {
+/// Serves metrics alone.
+pub async fn serve_metrics(listener: TcpListener, daemon: Arc<Daemon>) {
+    accept(listener, move |_: &TcpStream| {
         let daemon = Arc::clone(&daemon);
         move |request| {
             let answer = match (request.method().as_str(), request.uri().path()) {
@@ -165,8 +161,8 @@ pub async fn listen_for_metrics(address: &str, daemon: Arc<Daemon>) -> io::Resul
             };
             std::future::ready(answer)
         }
-    }));
-    Ok(())
+    })
+    .await;
 }
 
 async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u32, u32)>) -> Result<Answer, Problem> {

@@ -485,3 +485,38 @@ fn metrics_can_be_had_by_tcp_and_in_a_file_and_nothing_else_by_tcp() {
     });
     running.end();
 }
+
+#[test]
+fn systemd_can_hold_the_sockets() {
+    let place = Place::new();
+    let target = target(&place);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let more = format!("metrics: {{listen: \"{free}\"}}\n");
+    std::fs::write(place.path("isotherm.yaml"), config(&place, &target, &more)).unwrap();
+    let socket = place.path("systemd.sock");
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("--listen").arg(&socket).args(["--listen", &free]).arg(common::ISOTHERM).arg("daemon");
+    command.arg("--config").arg(place.path("isotherm.yaml")).stdout(Stdio::null());
+    let log = std::fs::File::create(place.path("log")).unwrap();
+    let started = command.stderr(log).spawn().map_err(|error| format!("systemd-socket-activate: {error}"));
+    let mut daemon = Kept(or_skip!(started));
+    eventually("systemd holds the socket", || socket.exists());
+    // The first request starts the daemon.
+    let ctl = |arguments: &[&str]| place.run(&[&["ctl", "--socket", "systemd.sock"], arguments].concat());
+    eventually("the request is answered", || ctl(&["groups"]).out == "a\n");
+    assert!(!place.path("api.sock").exists(), "the socket of the configuration is not used");
+    assert!(place.text("log").contains("the control socket is that of systemd"), "{}", place.text("log"));
+    let metrics = Command::new("curl").args(["-s", &format!("http://{free}/metrics")]).output();
+    let metrics = or_skip!(metrics.map_err(|error| error.to_string())).stdout;
+    assert!(String::from_utf8_lossy(&metrics).contains("isotherm_build_info"));
+    signal(&daemon.0, Signal::TERM);
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    assert!(socket.exists(), "the socket is systemd's");
+
+    // What is no socket that listens is refused.
+    let script = "exec 3< /dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --config \"$1\"";
+    let mut command = Command::new("sh");
+    let refused = command.args(["-c", script, common::ISOTHERM]).arg(place.path("isotherm.yaml")).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("descriptor 3 of systemd is neither"), "{said}");
+}
