@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use crate::api::Problem;
 use crate::config::{Config, DEFAULT, PATH};
 use crate::groups::Groups;
-use crate::view::{self, GroupStatus, Health, NoticeView, State};
 use crate::sockets::{SocketError, Sockets};
+use crate::view::{self, GroupStatus, Health, NoticeView, State};
 use crate::watched::Watched;
 use crate::{history, journal, metrics, server};
 

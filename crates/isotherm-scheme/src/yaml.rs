@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Action, Condition, Destinations, Feed, Filter, FilterKind, Goal, MakesRoomError, Metric, Moves, NodePart,
-    PageKind, Pattern, Quota, QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
+    Action, Condition, Destinations, Feed, Filter, FilterKind, Goal, MakesRoomError, Metric, Moves, NodePart, PageKind,
+    Pattern, Quota, QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
 };
 use isotherm_core::tiering::LOOKS;
 use isotherm_core::units::{self, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError};

@@ -95,8 +95,8 @@ pub struct Limits {
     /// The bytes that all schemes together act on in a second, on the mean. No more than that is done at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<Size>,
-    /// The most bytes that may be out: what the processes have in swap, whoever has put it there, and what schemes have
-    /// paged out to files and that is not in memory again.
+    /// The most bytes that may be out: what the processes have in swap, whoever has put it there, and what `pageout` has
+    /// taken from them that is neither in swap nor in their memory again, as memory of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_out: Option<Size>,
 }

@@ -73,6 +73,8 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     /// When memory was found accessed, or not accessed again, so that the action is not done before the next survey.
     pub not_again: &'a mut ActionHistory,
     pub victims: &'a mut Victims,
+    /// What was freed or only unmapped, and how many bytes of each range.
+    pub taken: &'a mut Vec<(TargetId, AddrRange, u64)>,
     pub total: &'a mut Statistics,
     pub last: &'a mut Application,
     pub batch: &'a mut Batch,
@@ -403,6 +405,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 // What was only unmapped comes back without having been freed.
                 let left = outcome.resident.map_or(range.size() - applied, |resident| resident + unmapped);
                 self.victims.freed(target, range, applied, left, self.snapshot.time);
+                self.taken.extend((applied + unmapped > 0).then_some((target, range, applied + unmapped)));
                 match (applied, unmapped) {
                     (0, 0) => self.backoff.failed(Resisted::Mapped, target, range, self.snapshot.time),
                     (0, _) => self.backoff.failed(Resisted::Unmapped, target, range, self.snapshot.time),

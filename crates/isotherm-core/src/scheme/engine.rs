@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::rate::sampling_interval;
 use crate::tiering::{Patience, REPAID, Waiting};
-use crate::{BoxError, Sink, Snapshot, TargetId};
+use crate::{AddrRange, BoxError, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::backoff::{Backoff, Rejections};
@@ -65,6 +65,7 @@ pub struct Schemes<A, I, G> {
     candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
     batch: Batch,
+    taken: Vec<(TargetId, AddrRange, u64)>,
 }
 
 /// A scheme that takes idle pages is applied this often between two surveys, at least.
@@ -184,6 +185,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             candidates: Vec::new(),
             facts: Vec::new(),
             batch: Batch::default(),
+            taken: Vec::new(),
         };
         made.replace(schemes)?;
         Ok(made)
@@ -447,13 +449,14 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             in_place,
             not_again,
             victims,
+            taken: &mut self.taken,
             total: &mut report.total,
             last: &mut report.last,
             batch: &mut self.batch,
             charged,
         };
         let applied = application.run(&self.candidates);
-        self.limiter.take(scheme.action, all - share.left, &report.last);
+        self.limiter.take(all - share.left, self.taken.drain(..));
         (*cursor, *waiting) = applied?;
         if is_waited_for {
             // Without goals, there is always room.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::survey::PageHistory;
 use crate::{AddrRange, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot};
 
-use super::{Action, Application};
+use super::Action;
 
 /// At most this time is made up for at once, where nothing was done before.
 const SAVED: Duration = Duration::from_secs(1);
@@ -24,18 +24,18 @@ pub struct Limits {
     pub most_out: Option<u64>,
 }
 
-/// The memory of the targets that is out: what they have in swap, and what schemes have freed that is neither in swap
-/// nor in memory again, as memory of a file.
+/// The memory of the targets that is out: what they have in swap, and what schemes have freed or unmapped that is neither
+/// in swap nor in the memory of its target again, as memory of a file.
 ///
-/// It follows from the last survey and from what was freed since. What was freed less than two surveys ago may count
+/// It follows from the last survey and from what was taken since. What was taken less than two surveys ago may count
 /// twice. Without surveys, what comes back is not seen, and counts until it is unmapped or its target ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenOut {
-    /// The ranges of which schemes have freed memory.
-    freed: BTreeMap<TargetId, Ranges>,
+    /// The ranges of which schemes have taken memory.
+    taken: BTreeMap<TargetId, Ranges>,
     /// Bytes that the last survey has found out.
     found: u64,
-    /// Bytes that were freed before the last survey, since the one before it, and since the last.
+    /// Bytes that were taken before the last survey, since the one before it, and since the last.
     recent: [u64; 2],
     /// The time of the last survey.
     surveyed: Option<Duration>,
@@ -59,7 +59,7 @@ impl TakenOut {
         self.surveyed = surveyed;
         // A target that is not there yet has lost nothing.
         if !snapshot.targets.is_empty() {
-            self.freed.retain(|id, _| snapshot.targets.iter().any(|target| target.id == *id));
+            self.taken.retain(|id, _| snapshot.targets.iter().any(|target| target.id == *id));
         }
         let swapped = snapshot.histories.iter().filter_map(|(_, history)| history.swapped());
         let swapped = swapped.fold(0, u64::saturating_add).saturating_mul(PAGE_SIZE);
@@ -67,14 +67,14 @@ impl TakenOut {
             let target = snapshot.targets.iter().find(|target| target.id == *id);
             target.map_or(0, |target| look_at(ranges, target, snapshot.history(*id)))
         };
-        self.found = self.freed.iter_mut().map(of_target).fold(swapped, u64::saturating_add);
-        // Without surveys, what was freed is in the ranges.
+        self.found = self.taken.iter_mut().map(of_target).fold(swapped, u64::saturating_add);
+        // Without surveys, what was taken is in the ranges.
         self.recent = if surveyed.is_some() { [self.recent[1], 0] } else { [0, 0] };
     }
 
-    /// Takes in that an action has freed `bytes` of `range`.
+    /// Takes in that an action has taken `bytes` of `range` from its target.
     fn take(&mut self, target: TargetId, range: AddrRange, bytes: u64) {
-        let ranges = self.freed.entry(target).or_default();
+        let ranges = self.taken.entry(target).or_default();
         let (mut start, mut end) = (range.start(), range.end());
         // A range that begins before this one, and all that begin in it, become one with it.
         let touching = ranges.range(..=end).rev().take_while(|(_, last)| **last >= start);
@@ -182,13 +182,11 @@ impl Limiter {
         Share { left, whole: bytes_per_second }
     }
 
-    /// Takes in that an application of an action was charged `charged` bytes.
-    pub(crate) fn take(&mut self, action: Action, charged: u64, application: &Application) {
+    /// Takes in that an application was charged so many bytes, and has taken these from their targets.
+    pub(crate) fn take(&mut self, charged: u64, taken: impl Iterator<Item = (TargetId, AddrRange, u64)>) {
         self.saved = self.saved.saturating_sub(charged);
-        if self.limits.most_out.is_some() && action.frees() {
-            let freed = application.regions.iter().filter(|acted| acted.applied > 0);
-            freed.for_each(|acted| self.out.take(acted.target, acted.range, acted.applied));
-        }
+        let is_limited = self.limits.most_out.is_some();
+        taken.filter(|_| is_limited).for_each(|(target, range, bytes)| self.out.take(target, range, bytes));
     }
 }
 
@@ -220,14 +218,14 @@ mod tests {
     #[test]
     fn what_is_out_is_what_is_in_swap_and_what_was_freed_and_is_mapped_and_absent() {
         let mut out = TakenOut::default();
-        let mut found = |out: &mut TakenOut, time, swapped, mapped: &[(u64, u64)]| {
+        let found = |out: &mut TakenOut, time, swapped, mapped: &[(u64, u64)]| {
             out.look(&surveyed(time, swapped, mapped));
             out.bytes() / PAGE_SIZE
         };
         assert_eq!(found(&mut out, 1, 300..310, &[(0, 512)]), 10, "the kernel has put them there");
         out.take(TARGET, pages(90, 150), 50 * PAGE_SIZE);
         out.take(TARGET, pages(150, 160), 10 * PAGE_SIZE);
-        assert_eq!(out.freed[&TARGET].len(), 1, "ranges that touch are one");
+        assert_eq!(out.taken[&TARGET].len(), 1, "ranges that touch are one");
         assert_eq!(out.bytes() / PAGE_SIZE, 70);
         assert_eq!(found(&mut out, 2, 300..310, &[(0, 512)]), 130, "the survey may have read before it was freed");
         assert_eq!(found(&mut out, 2, 0..0, &[(0, 512)]), 130, "the same survey");
@@ -235,7 +233,7 @@ mod tests {
         assert_eq!(found(&mut out, 4, 110..120, &[(0, 512)]), 60, "a part of it is in swap");
         assert_eq!(found(&mut out, 5, 0..0, &[(0, 130), (155, 512)]), 35, "a part of it was unmapped");
         assert_eq!(found(&mut out, 6, 0..0, &[(0, 90)]), 0);
-        assert!(out.freed[&TARGET].is_empty());
+        assert!(out.taken[&TARGET].is_empty());
     }
 
     #[test]
@@ -244,7 +242,7 @@ mod tests {
         for page in 0..=MOST_RANGES as u64 {
             out.take(TARGET, pages(page * 2, page * 2 + 1), PAGE_SIZE);
         }
-        let ranges = &out.freed[&TARGET];
+        let ranges = &out.taken[&TARGET];
         assert!(ranges.len() <= MOST_RANGES / 2 + 1, "{}", ranges.len());
         let size: u64 = ranges.iter().map(|(start, end)| end - start).sum();
         assert!(size >= MOST_RANGES as u64 * PAGE_SIZE, "{size}");

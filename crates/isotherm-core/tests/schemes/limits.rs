@@ -121,7 +121,7 @@ fn what_comes_back_makes_room_for_as_much_and_another_run_goes_on_from_there() {
     let log = Log::default();
     let mut schemes = limited(vec![scheme("out", Action::PageOut)], &log, of_out(100), TakenOut::default());
     let mut paged = Paged::new();
-    let mut pass = |schemes: &mut Tested, paged: &mut Paged, seconds: u32| {
+    let pass = |schemes: &mut Tested, paged: &mut Paged, seconds: u32| {
         for _ in 0..seconds {
             paged.pass(schemes, &log);
             assert!(paged.out() <= 100, "{} pages are out", paged.out());

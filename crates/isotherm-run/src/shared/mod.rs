@@ -19,7 +19,8 @@ use crate::delivery::Delivery;
 use crate::plan::SchemeNeeds;
 use crate::prepared::Prepared;
 use crate::{
-    Allowance, Control, EventSink, Need, Notice, Part, Properties, RunConfig, RunError, SchemeOptions, Session, Source, Targets,
+    Allowance, Control, EventSink, Need, Notice, Part, Properties, RunConfig, RunError, SchemeOptions, Session, Source,
+    Targets,
 };
 pub(crate) use part::snapshot as snapshot_part;
 use splitter::Splitter;

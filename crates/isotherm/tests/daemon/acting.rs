@@ -25,7 +25,10 @@ fn a_program_feeds_the_metric_that_a_goal_is_about() {
     running.said(&["feed", "a", "late", "1"]);
     eventually("the quota grows as the goal is not reached", || quota() > Some(first * 2));
     let goals = running.get("/v1/groups/a/fed");
-    assert_eq!((&goals[0]["metric"], &goals[0]["value"], &goals[0]["target"]), (&json!("late"), &json!(1.0), &json!(10.0)));
+    assert_eq!(
+        (&goals[0]["metric"], &goals[0]["value"], &goals[0]["target"]),
+        (&json!("late"), &json!(1.0), &json!(10.0))
+    );
     assert!(running.said(&["status", "a"]).contains("the metric late is to be 10, and is 1, fed "));
     running.said(&["feed", "a", "late", "100"]);
     eventually("the quota shrinks", || quota() < Some(first));
@@ -72,7 +75,9 @@ fn resident(pid: u32, file: &str) -> u64 {
 #[test]
 fn no_scheme_of_a_file_or_of_a_request_takes_more_out_than_its_group_allows() {
     let scheme = |name: &str| {
-        format!("- {{name: {name}, access_rate: 0%, age: 1s.., action: pageout, filters: [{{allow: {{mapping: '*.data'}}}}]}}\n")
+        format!(
+            "- {{name: {name}, access_rate: 0%, age: 1s.., action: pageout, filters: [{{allow: {{mapping: '*.data'}}}}]}}\n"
+        )
     };
     let place = crate::common::Place::new();
     let process = installed_or_skip!(reader(&place.path("a.data")));
