@@ -295,6 +295,7 @@ impl Watched {
             pace: known.pace.map(Into::into),
             schemes: view::schemes(&known),
             fed_goals: self.fed_goals(),
+            limits: self.limits(),
             out_bytes: self.out_bytes(),
             recordings: self.hub.recording_names(),
             notices: self.notices().iter().map(|(time, notice)| NoticeView::new(*time, notice)).collect(),

@@ -11,7 +11,7 @@ use isotherm_kernel::Containers;
 use isotherm_run::{Allowance, EndReason, chain};
 
 use crate::cgroups;
-use crate::config::{AttributeSettings, Config, Group};
+use crate::config::{AttributeSettings, Config, Group, Limits};
 use crate::engines::Engines;
 use crate::history::HistoryWriter;
 use crate::hub::Hub;
@@ -29,6 +29,8 @@ pub struct Groups {
     histories: Arc<()>,
     keeper: Option<GroupKeeper>,
     is_ending: AtomicBool,
+    /// What no group exceeds.
+    limits: Mutex<Limits>,
     by_name: Mutex<BTreeMap<String, Arc<Watched>>>,
 }
 
@@ -70,6 +72,7 @@ impl Groups {
             history,
             histories: Arc::default(),
             is_ending: AtomicBool::new(false),
+            limits: Mutex::default(),
             by_name: Mutex::default(),
         }
     }
@@ -87,6 +90,8 @@ impl Groups {
     /// Puts a configuration in force: begins, changes and ends what differs. Groups that requests have made stay.
     pub fn configure(&self, config: &Config) {
         self.allowance.set_cpu(config.settings.cpu_budget.0);
+        let limits = config.settings.limits;
+        *self.bound() = limits;
         let mut gone = Vec::new();
         self.lock().retain(|name, watched| {
             let is_gone = matches!(watched.lock().origin, Origin::Configuration(_))
@@ -95,6 +100,9 @@ impl Groups {
             !is_gone
         });
         gone.iter().for_each(|watched| watched.end());
+        for (_, watched) in self.all() {
+            watched.lock().set_bound(limits, &watched.hub, self);
+        }
         for group in &config.groups {
             let known = self.lock().get(&group.settings.name).cloned();
             let origin = Origin::Configuration(group.settings.clone().into());
@@ -167,6 +175,10 @@ impl Groups {
         let watched = self.get(&group.settings.name)?;
         let origin = match &watched.lock().origin {
             Origin::Cgroup { .. } => Origin::Request,
+            Origin::Configuration(settings) if group.settings.act && !settings.act => {
+                let why = "the group may not act: its configuration does not say act: true, which no request changes";
+                return Err(GroupError::Refused(why.into()));
+            }
             other => other.clone(),
         };
         self.change(&watched, group, origin);
@@ -347,7 +359,7 @@ impl Groups {
             let count = Arc::clone(&self.histories);
             HistoryWriter::new(&directory.join(&name), count)
         });
-        let watched = Arc::new(Watched::new(group, origin, Hub::new(history)));
+        let watched = Arc::new(Watched::new(group, origin, Hub::new(history), *self.bound()));
         let mut groups = self.lock();
         if groups.contains_key(&name) {
             return None;
@@ -361,6 +373,11 @@ impl Groups {
         let mut inner = watched.lock();
         inner.origin = origin;
         inner.put(group, &watched.hub, self);
+    }
+
+    fn bound(&self) -> MutexGuard<'_, Limits> {
+        // Each change is one assignment.
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Watched>>> {

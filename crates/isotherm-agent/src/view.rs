@@ -10,7 +10,7 @@ use isotherm_run::{Event, Notice, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::GroupSettings;
+use crate::config::{GroupSettings, Limits};
 use crate::hub::Known;
 
 /// A time in nanoseconds.
@@ -73,7 +73,9 @@ pub struct GroupStatus {
     pub schemes: Vec<SchemeStatus>,
     /// Their goals that are about metrics which programs feed.
     pub fed_goals: Vec<FedGoal>,
-    /// Bytes that are out of memory, if `limits.most_out` bounds them.
+    /// What the schemes may do together at most: what the group says, within what the configuration says.
+    pub limits: Limits,
+    /// Bytes that are out of memory, if the limits bound them.
     pub out_bytes: Option<u64>,
     /// The names of the recordings that are being made.
     pub recordings: Vec<String>,

@@ -11,7 +11,7 @@ use isotherm_run::{
     chain,
 };
 
-use crate::config::{Group, GroupSettings, Manner};
+use crate::config::{Group, GroupSettings, Limits, Manner};
 use crate::engines::Engine;
 use crate::groups::{GroupError, Groups};
 use crate::hub::{Hub, HubSink};
@@ -36,6 +36,8 @@ pub struct Inner {
     fed: FedMetrics,
     /// What its schemes have left out of memory.
     out: SchemeLimits,
+    /// What no group exceeds.
+    bound: Limits,
 }
 
 /// What has made a group.
@@ -81,10 +83,10 @@ impl Runner {
 }
 
 impl Watched {
-    /// A group that nobody watches.
-    pub fn new(group: Group, origin: Origin, hub: Hub) -> Self {
+    /// A group that nobody watches. It does not exceed `bound`.
+    pub fn new(group: Group, origin: Origin, hub: Hub, bound: Limits) -> Self {
         let (fed, out) = (FedMetrics::default(), SchemeLimits::default());
-        Self { hub: Arc::new(hub), state: Mutex::new(Inner { group, origin, run: Run::Paused, fed, out }) }
+        Self { hub: Arc::new(hub), state: Mutex::new(Inner { group, origin, run: Run::Paused, fed, out, bound }) }
     }
 
     /// What the configuration says now.
@@ -171,7 +173,12 @@ impl Watched {
     /// How many bytes its schemes have left out of memory, if that is limited.
     pub fn out_bytes(&self) -> Option<u64> {
         let inner = self.lock();
-        inner.out.with(inner.group.limits()).out_bytes()
+        inner.out.with(inner.limits().into()).out_bytes()
+    }
+
+    /// What its schemes may do together.
+    pub fn limits(&self) -> Limits {
+        self.lock().limits()
     }
 
     /// Asks the run to end.
@@ -260,9 +267,27 @@ impl Inner {
         Ok(Run::Watching { runner: Runner::Own(session), granularity })
     }
 
+    /// What its schemes may do together: what the group says, and no more than the file says of it and of all groups.
+    fn limits(&self) -> Limits {
+        let of_file = match &self.origin {
+            Origin::Configuration(settings) => settings.limits,
+            Origin::Request | Origin::Cgroup { .. } => Limits::default(),
+        };
+        self.group.settings.limits.and(of_file).and(self.bound)
+    }
+
+    /// Puts another bound of all groups in force.
+    pub fn set_bound(&mut self, bound: Limits, hub: &Arc<Hub>, groups: &Groups) {
+        let before = self.limits();
+        self.bound = bound;
+        if self.limits() != before && matches!(self.run, Run::Watching { .. }) {
+            self.begin(hub, groups);
+        }
+    }
+
     /// The schemes of the group as a run takes them.
     fn scheme_options(&self) -> Option<SchemeOptions> {
-        let limits = self.out.with(self.group.limits());
+        let limits = self.out.with(self.limits().into());
         self.group.scheme_options().map(|options| SchemeOptions { fed: Some(self.fed.clone()), limits, ..options })
     }
 

@@ -128,7 +128,7 @@ impl Connection {
         }
         status.schemes.iter().try_for_each(|scheme| say(&format!("  {}", scheme_line(scheme))))?;
         status.fed_goals.iter().try_for_each(|goal| say(&format!("  {}", goal_line(goal))))?;
-        if let (Some(out), Some(most)) = (status.out_bytes, status.settings.limits.most_out) {
+        if let (Some(out), Some(most)) = (status.out_bytes, status.limits.most_out) {
             say(&format!("  {} out of memory, at most {}", bytes(out), bytes(most.0)))?;
         }
         let mut targets: Vec<TargetView> = self.get(&format!("{}/targets", of(group)))?;

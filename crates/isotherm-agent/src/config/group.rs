@@ -62,7 +62,7 @@ pub struct GroupSettings {
     /// A file of schemes, which is read again when it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme_file: Option<PathBuf>,
-    /// What schemes may do at most. No request exceeds it.
+    /// What all schemes together may do at most, those of a file and of requests, too.
     #[serde(default)]
     pub limits: Limits,
     /// A recording that is made as long as the group is watched.
@@ -95,10 +95,32 @@ pub struct Limits {
     /// The bytes that all schemes together act on in a second, on the mean. No more than that is done at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<Size>,
-    /// The most bytes that may be out: what the processes have in swap, whoever has put it there, and what `pageout` has
-    /// taken from them that is neither in swap nor in their memory again, as memory of files.
+    /// The most bytes that may be out: what the processes have in swap, whoever has put it there, and what `pageout`
+    /// has taken from them that is neither in swap nor in their memory again, as memory of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_out: Option<Size>,
+}
+
+impl Limits {
+    /// Both, where each may lack a bound.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let least = |one: Option<Size>, other: Option<Size>| match (one, other) {
+            (Some(Size(one)), Some(Size(other))) => Some(Size(one.min(other))),
+            (one, other) => one.or(other),
+        };
+        Self {
+            bytes_per_second: least(self.bytes_per_second, other.bytes_per_second),
+            most_out: least(self.most_out, other.most_out),
+        }
+    }
+}
+
+impl From<Limits> for scheme::Limits {
+    fn from(Limits { bytes_per_second, most_out }: Limits) -> Self {
+        let bytes = |size: Option<Size>| size.map(|Size(bytes)| bytes);
+        Self { bytes_per_second: bytes(bytes_per_second), most_out: bytes(most_out) }
+    }
 }
 
 /// How accessed pages are found.
@@ -290,20 +312,13 @@ impl Group {
         &self.selection
     }
 
-    /// What all its schemes together may do, those of requests and of a file, too.
-    pub fn limits(&self) -> scheme::Limits {
-        let Limits { bytes_per_second, most_out } = self.settings.limits;
-        let bytes = |size: Option<Size>| size.map(|Size(bytes)| bytes);
-        scheme::Limits { bytes_per_second: bytes(bytes_per_second), most_out: bytes(most_out) }
-    }
-
     /// Its schemes, as a run takes them.
     pub fn scheme_options(&self) -> Option<SchemeOptions> {
         let schemes = match &self.settings.scheme_file {
             Some(path) => Some(SchemeSource::File(path.clone())),
             None => (!self.schemes.is_empty()).then(|| SchemeSource::Fixed(self.schemes.clone())),
         };
-        let limits = SchemeLimits::default().with(self.limits());
+        let limits = SchemeLimits::default().with(self.settings.limits.into());
         schemes.map(|schemes| SchemeOptions { memory_use: true, limits, ..SchemeOptions::new(schemes) })
     }
 

@@ -38,6 +38,9 @@ pub struct Settings {
     /// The users, besides root, who may change something by the control socket: names or user IDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub may_change: Vec<String>,
+    /// What the schemes of each group together may do at most, whatever the group says. Groups of requests, too.
+    #[serde(default)]
+    pub limits: Limits,
     /// Where metrics can be had besides the control socket.
     #[serde(default)]
     pub metrics: MetricsSettings,

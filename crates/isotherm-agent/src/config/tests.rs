@@ -60,10 +60,13 @@ groups:
 #[test]
 fn schemes_that_change_memory_need_a_word_and_their_group_may_limit_them() {
     let config = Config::parse("a.yaml", RECLAIM).unwrap_or_else(|error| panic!("{error}"));
-    let limits = isotherm_core::scheme::Limits { bytes_per_second: Some(8 << 20), most_out: Some(1 << 30) };
-    assert_eq!(config.groups[0].limits(), limits);
+    let limits = Limits { bytes_per_second: Some(Size(8 << 20)), most_out: Some(Size(1 << 30)) };
+    assert_eq!(config.groups[0].settings.limits, limits);
+    let other = Limits { bytes_per_second: Some(Size(4 << 20)), most_out: None };
+    let both = Limits { bytes_per_second: Some(Size(4 << 20)), most_out: Some(Size(1 << 30)) };
+    assert_eq!((limits.and(other), other.and(limits)), (both, both));
     let file = "groups: [{name: a, select: {all: true}, act: true, limits: {most_out: 1G}, scheme_file: /a.yaml}]";
-    assert_eq!(Config::parse("a.yaml", file).unwrap().groups[0].limits().most_out, Some(1 << 30));
+    assert_eq!(Config::parse("a.yaml", file).unwrap().groups[0].settings.limits.most_out, Some(Size(1 << 30)));
     let error = error(&RECLAIM.replace("    act: true\n", ""));
     assert!(error.contains("the scheme one changes memory; add act: true"), "{error}");
     let error = Config::parse("a.yaml", &RECLAIM.replace("cold}", "colt}")).unwrap_err().to_string();

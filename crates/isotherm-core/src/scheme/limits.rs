@@ -24,8 +24,8 @@ pub struct Limits {
     pub most_out: Option<u64>,
 }
 
-/// The memory of the targets that is out: what they have in swap, and what schemes have freed or unmapped that is neither
-/// in swap nor in the memory of its target again, as memory of a file.
+/// The memory of the targets that is out: what they have in swap, and what schemes have freed or unmapped that is
+/// neither in swap nor in the memory of its target again, as memory of a file.
 ///
 /// It follows from the last survey and from what was taken since. What was taken less than two surveys ago may count
 /// twice. Without surveys, what comes back is not seen, and counts until it is unmapped or its target ends.

@@ -68,7 +68,7 @@ struct Regions {
 const MOST_REGIONS: f64 = 4000.0;
 
 impl Regions {
-    /// Their bounds for this many views: those of each view, as long as the budget suffices to sample them often enough.
+    /// Their bounds for this many views: those of each view, as long as the budget suffices to sample them often.
     fn of(&self, views: usize) -> (usize, usize) {
         let (min, max) = self.of_view;
         let cpu = self.allowance.as_ref().map_or(Budget::default().cpu, Allowance::cpu);
@@ -163,7 +163,7 @@ impl SharedRun {
         self.session.control()
     }
 
-    /// Changes the attributes of all views, as [`Control::set_attributes`]. The number of regions is that for each view.
+    /// Changes the attributes of all views, as [`Control::set_attributes`]. The number of regions is that of each.
     pub fn set_attributes(&self, attributes: Attributes) {
         self.shared.control.set_attributes(attributes);
         self.set_regions(attributes.min_regions(), attributes.max_regions());

@@ -74,20 +74,16 @@ fn resident(pid: u32, file: &str) -> u64 {
 
 #[test]
 fn no_scheme_of_a_file_or_of_a_request_takes_more_out_than_its_group_allows() {
-    let scheme = |name: &str| {
-        format!(
-            "- {{name: {name}, access_rate: 0%, age: 1s.., action: pageout, filters: [{{allow: {{mapping: '*.data'}}}}]}}\n"
-        )
-    };
+    let filters = "filters: [{allow: {mapping: '*.data'}}]";
+    let scheme = |name: &str| format!("- {{name: {name}, access_rate: 0%, age: 1s.., action: pageout, {filters}}}\n");
     let place = crate::common::Place::new();
     let process = installed_or_skip!(reader(&place.path("a.data")));
     let pid = process.0.id();
     std::fs::write(place.path("schemes.yaml"), scheme("of-the-file")).unwrap();
-    let running = Running::new(&format!(
-        "  - name: b\n    select: {{pid: [{pid}]}}\n    act: true\n    limits: {{bytes_per_second: 8M, most_out: 16M}}\n    \
-         scheme_file: {}\n",
-        place.path("schemes.yaml").display()
-    ));
+    let limits = "{bytes_per_second: 8M, most_out: 16M}";
+    let file = place.path("schemes.yaml");
+    let group = format!("  - name: b\n    select: {{pid: [{pid}]}}\n    act: true\n    limits: {limits}\n");
+    let running = Running::new(&format!("{group}    scheme_file: {}\n", file.display()));
     let out = || 64 * MIB - resident(pid, "a.data");
     let status = || running.get("/v1/groups/b");
     let within = |what: &str, done: &dyn Fn() -> bool| {
@@ -116,6 +112,18 @@ fn no_scheme_of_a_file_or_of_a_request_takes_more_out_than_its_group_allows() {
     within("the file is in force again", &|| status()["schemes"][0]["name"] == "of-the-file");
     let before = surveys();
     within("it had time", &|| surveys() > before + 3.0);
+    // Nor does another configuration that a request brings.
+    let mut settings = status()["settings"].clone();
+    settings["limits"] = json!({});
+    running.client.ask("PUT", "/v1/groups/b", Some(settings.to_string())).unwrap();
+    assert_eq!(status()["limits"]["most_out"], "16 MiB");
+    within("the file is in force once more", &|| status()["schemes"][0]["name"] == "of-the-file");
+    let before = surveys();
+    within("it had time again", &|| surveys() > before + 3.0);
+    let mut settings = running.get("/v1/groups/a")["settings"].clone();
+    settings["act"] = true.into();
+    let (refused, detail) = running.refused("PUT", "/v1/groups/a", settings);
+    assert!(refused == 422 && detail.contains("which no request changes"), "{detail}");
     let metrics = running.said(&["metrics"]);
     assert!(metrics.contains("isotherm_group_out_bytes{group=\"b\"} 16777216"), "{metrics}");
     running.end();
