@@ -19,6 +19,7 @@ mod hub;
 mod journal;
 mod kept;
 mod metrics;
+mod patience;
 mod server;
 mod sockets;
 pub mod view;

@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc};
 use crate::api::{self, Answer, Call, Problem};
 use crate::daemon::Daemon;
 use crate::journal;
+use crate::patience::Patient;
 use crate::view::Streamed;
 
 /// The most bytes of the body of a request.
@@ -35,6 +36,9 @@ const MOST_CONNECTIONS: usize = 256;
 
 /// How long a client may take to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may take none of the bytes that are there for it.
+const STALLED: Duration = Duration::from_secs(60);
 
 /// How often a stream without events says that it is there.
 const ALIVE: Duration = Duration::from_secs(15);
@@ -80,11 +84,19 @@ pub fn remove(path: &Path) {
 trait Listener {
     type Client: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
+    /// Who a client is, for the log.
+    fn who(client: &Self::Client) -> String;
+
     fn next(&self) -> impl Future<Output = io::Result<Self::Client>> + Send;
 }
 
 impl Listener for UnixListener {
     type Client = UnixStream;
+
+    fn who(client: &UnixStream) -> String {
+        let peer = client.peer_cred().ok();
+        peer.map_or_else(|| "a client".into(), |peer| shown((peer.uid(), peer.pid().map_or(0, |pid| pid as u32))))
+    }
 
     async fn next(&self) -> io::Result<UnixStream> {
         Ok(self.accept().await?.0)
@@ -93,6 +105,10 @@ impl Listener for UnixListener {
 
 impl Listener for TcpListener {
     type Client = TcpStream;
+
+    fn who(client: &TcpStream) -> String {
+        client.peer_addr().map_or_else(|_| "a client".into(), |address| format!("the client {address}"))
+    }
 
     async fn next(&self) -> io::Result<TcpStream> {
         Ok(self.accept().await?.0)
@@ -131,11 +147,26 @@ where
             async move { Ok::<_, Infallible>(response(answer.await)) }
         });
         tokio::spawn(async move {
-            // A client that goes away harms nobody else.
-            let _ = connection().serve_connection(TokioIo::new(client), service).await;
+            let who = L::who(&client);
+            let served = connection().serve_connection(TokioIo::new(Patient::new(client, STALLED)), service).await;
             drop(permit);
+            // A client that goes away harms nobody, and is no news.
+            if let Some(why) = served.err().filter(|error| error.is_parse() || is_stalled(error)) {
+                journal::info(&format!("{who} was given up: {}", isotherm_core::chain(&why)));
+            }
         });
     }
+}
+
+/// Whether a connection has ended because its client took nothing.
+fn is_stalled(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::TimedOut)
+}
+
+/// A user and a process, for the log.
+fn shown((uid, pid): (u32, u32)) -> String {
+    format!("user {uid}, process {pid}")
 }
 
 fn connection() -> http1::Builder {
@@ -202,7 +233,7 @@ async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u
 
 /// Changes go to the journal, with who and what.
 fn log(operation: &api::Operation, call: &Call, problem: Option<&Problem>) {
-    let who = call.peer.map_or_else(String::new, |(uid, pid)| format!("user {uid}, process {pid}: "));
+    let who = call.peer.map_or_else(String::new, |peer| shown(peer) + ": ");
     let what = format!("{who}{} {} {}", operation.method, operation.path, call.path.join(" "));
     match problem {
         None => journal::info(what.trim_end()),

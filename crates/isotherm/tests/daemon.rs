@@ -5,6 +5,8 @@ mod common;
 
 #[path = "daemon/acting.rs"]
 mod acting;
+#[path = "daemon/clients.rs"]
+mod clients;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
