@@ -56,6 +56,7 @@ mod survey;
 mod suspended;
 mod targets;
 pub mod tiering;
+mod trace;
 mod unobserved;
 mod usage;
 mod viewers;

@@ -8,7 +8,7 @@ use isotherm_record::{Mark, MarkText, SnapshotRecord, SurveyRecord, TargetInfos}
 
 use crate::delivery::Delivery;
 use crate::pace::HelperCpu;
-use crate::{Control, EndReason, Event, RunError};
+use crate::{Control, EndReason, Event, RunError, trace};
 
 /// Takes the results of a source, and returns the requests of the session.
 pub(crate) struct Outlet {
@@ -37,6 +37,7 @@ impl Outlet {
             self.infos = Arc::clone(&record.infos);
             self.delivery.send(Event::Targets(Arc::clone(&record.infos)));
         }
+        trace::aggregated(&record.snapshot);
         self.control.mailbox.put_snapshot(Arc::clone(&record));
         self.control.viewers.put_snapshot(&record);
         self.delivery.send(Event::Snapshot(self.for_sinks(record)));
@@ -56,6 +57,7 @@ impl Outlet {
 
     /// Hands over a survey.
     pub(crate) fn survey(&self, record: SurveyRecord) {
+        trace::surveyed(&record.survey);
         self.delivery.send(Event::Survey(Arc::new(record)));
     }
 

@@ -27,7 +27,7 @@ use crate::error::chain;
 use crate::mailbox::Messages;
 use crate::pace::HelperThread;
 use crate::shared::snapshot_part;
-use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity};
+use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity, trace};
 
 /// An activity is reported, and the scheme file checked, at least this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -252,6 +252,7 @@ impl Worker {
                 let part = self.own.as_ref().map(|own| snapshot_part(snapshot, own));
                 let applied = self.engine.aggregated(part.as_ref().unwrap_or(snapshot));
                 self.note_acting(snapshot.time);
+                self.engine.reports().for_each(|report| trace::scheme_applied(report, snapshot.time));
                 self.limits.note(self.engine.taken_out());
                 if !self.engine.actuator().interrupt().load(Ordering::Relaxed) {
                     applied.map_err(RunError::Schemes)?;

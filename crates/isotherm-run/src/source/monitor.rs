@@ -19,7 +19,7 @@ use super::{Outlet, Source};
 use crate::pace::{CpuMeter, LookPace, PaceReports};
 use crate::targets::{InfoReader, LiveTargets};
 use crate::unobserved::Unobserved;
-use crate::{EndReason, Event, Member, Notice, RunError, Scheduling, Severity};
+use crate::{EndReason, Event, Member, Notice, RunError, Scheduling, Severity, trace};
 
 /// Watches the targets through a probe.
 pub(crate) struct MonitorSource {
@@ -269,6 +269,7 @@ impl Driver {
         if let Some((pace, not_afforded)) = settled
             && self.reports.is_due(pace, not_afforded)
         {
+            trace::tuned(attributes, pace);
             outlet.send(Event::Pace { pace, not_afforded });
         }
     }
