@@ -29,6 +29,7 @@
 mod births;
 pub mod cgroup;
 pub mod clear_refs;
+mod confinement;
 mod counters;
 mod elsewhere;
 mod ends;
@@ -68,6 +69,7 @@ mod user;
 mod wait;
 mod zones;
 
+pub use confinement::confinement;
 pub use counters::{SystemCounters, system_counters};
 pub use elsewhere::Elsewhere;
 pub use gauges::{GaugeError, SystemGauges};

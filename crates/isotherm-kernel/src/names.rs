@@ -91,9 +91,9 @@ pub fn stat_field(proc: &Path, id: u32, number: usize) -> Option<String> {
     Some(fields.split_ascii_whitespace().nth(number.checked_sub(3)?)?.to_owned())
 }
 
-/// The values of a field of `status` of process `pid` below `proc`, by its name in `proc_pid_status(5)`. `None` if
-/// there is no such process or field.
-pub(crate) fn status_field(proc: &Path, pid: u32, name: &str) -> Option<String> {
+/// The values of a field of `status` of process `pid`, or `self`, below `proc`, by its name in `proc_pid_status(5)`.
+/// `None` if there is no such process or field.
+pub(crate) fn status_field(proc: &Path, pid: impl std::fmt::Display, name: &str) -> Option<String> {
     // The name of the process may contain any byte.
     let status = fs::read(proc.join(pid.to_string()).join("status")).ok()?;
     let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":").map(<[u8]>::to_vec);

@@ -86,10 +86,12 @@ pub enum TargetError {
     #[error("the processes cannot be listed from /proc{}", lookup_hint(.0))]
     Listing(#[source] io::Error),
     /// No process belongs to the selection.
-    #[error("no process matches: {selection} (`ps -e` lists the processes)")]
+    #[error("no process matches: {selection} ({advice})")]
     NoneSelected {
         /// What was asked for.
         selection: String,
+        /// What to do.
+        advice: String,
     },
     /// Nothing of the processes belongs to the part that is asked for.
     #[error("nothing is mapped that matches: {part}, in {selection} (/proc/PID/maps lists the mappings)")]

@@ -218,8 +218,12 @@ impl Processes {
             }
         }
         if members.is_empty() && !self.waits {
-            let selection = self.finder.selection().to_string();
-            return Err(errors.into_iter().next().unwrap_or(TargetError::NoneSelected { selection }));
+            let selection = self.finder.selection();
+            let none = || TargetError::NoneSelected {
+                selection: selection.to_string(),
+                advice: selection.advice(Path::new("/")),
+            };
+            return Err(errors.into_iter().next().unwrap_or_else(none));
         }
         // One line for all of them.
         if let Some(first) = errors.first() {

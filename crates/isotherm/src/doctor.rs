@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm_act::{self as act, Capability};
 use isotherm_core::{Tiers, chain};
-use isotherm_kernel::Host;
+use isotherm_kernel::{Host, confinement};
 use isotherm_output::standard_output;
 use isotherm_probes::doctor;
 use isotherm_probes::stacks::StackTracer;
@@ -25,6 +25,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
     let disturbance = doctor::disturbance();
     let stacks = StackTracer::open().map(|tracer| tracer.slows_all_calls()).map_err(|error| chain(&error));
     let tiers = tiers(&actions);
+    let container = confinement("/".as_ref());
     let mut out = standard_output();
     match options.format {
         PlainFormat::Json => {
@@ -46,6 +47,7 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
                     "nodes": tiers.as_ref().ok().map(numbers),
                 },
                 "disturbance": disturbance,
+                "container": container,
             });
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
             writeln!(out)?;
@@ -73,6 +75,10 @@ pub fn run(options: &Doctor) -> Result<ExitCode> {
             }
             if let Some(disturbance) = &disturbance {
                 writeln!(out, "! {disturbance}.")?;
+            }
+            if !container.is_empty() {
+                writeln!(out, "\nWhat this container keeps from isotherm (docs/containers.md):")?;
+                container.iter().try_for_each(|line| writeln!(out, "      {line}"))?;
             }
             let about = match stacks {
                 Ok(true) => "which code maps memory; here, each system call of the machine is slower meanwhile",

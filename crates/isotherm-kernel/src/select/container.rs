@@ -4,14 +4,19 @@
 //! |---|---|---|
 //! | Docker | `docker-ID.scope`, `docker/ID` | `/var/lib/docker/containers/ID/config.v2.json` |
 //! | Podman | `libpod-ID.scope`, `libpod-ID` | `/var/lib/containers/storage/*-containers/containers.json` |
+//! | both, of a user without root | `user-UID.slice/…` | the same below `.local/share` in the home of the user |
 //! | containerd, CRI-O | `cri-containerd-ID.scope`, `crio-ID.scope`, `ID` | those of Kubernetes or nerdctl |
 //! | containerd (ctr) | `NAMESPACE/NAME` | `/run/containerd/io.containerd.runtime.v2.task/NAMESPACE/NAME` |
 //! | nerdctl | `nerdctl-ID.scope` | `/var/lib/nerdctl/HASH/names/NAMESPACE/NAME` |
 //! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` |
-//! | LXC, Incus | `lxc.payload.NAME` | the cgroup's |
-//! | systemd-nspawn | `machine-NAME.scope` | the cgroup's |
+//! | LXC, LXD, Incus, Proxmox | `lxc.payload.NAME`, `lxc/NAME`, `lxd.qemu.NAME` | the cgroup's |
+//! | systemd-nspawn | `machine-NAME.scope`, `systemd-nspawn@NAME.service` | the cgroup's |
+//! | libvirt | `machine-DRIVER\x2dNUMBER\x2dNAME.scope` | the cgroup's |
+//! | runc, crun | `runc-NAME.scope`, `crun-NAME.scope` | the cgroup's |
+//! | ECS | `ecs/TASK-NUMBER`, `ecs/TASK/ID` | none |
 //!
-//! An ID has 64 hexadecimal digits. A client of containerd may choose another one, which is a name here.
+//! An ID has 64 hexadecimal digits, one of ECS 32 and a number. A client of containerd may choose another one, which is
+//! a name here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,6 +26,8 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::text_of;
 use isotherm_input::Input;
+
+use super::container_path::{Part, parts};
 
 /// An ID is named by this many of its first characters, or more.
 const LEAST_OF_ID: usize = 4;
@@ -65,24 +72,26 @@ impl Containers {
     pub fn names_in(&self, path: &str) -> Option<ContainerNames> {
         let mut found: Option<ContainerNames> = None;
         let mut pod_uid = None;
-        for part in path.split('/') {
-            if let Some(name) = name_in(part) {
-                found = Some(ContainerNames { container: name, ..ContainerNames::default() });
-            } else if let Some(uid) = pod_in(part) {
-                pod_uid = Some(uid);
-            } else if let Some(id) = id_in(part) {
-                found = Some(self.names_of_container(id, pod_uid.take()));
+        for (_, part) in parts(path) {
+            match part {
+                Part::Named(names) => {
+                    let container = names.into_iter().next().unwrap_or_default();
+                    found = Some(ContainerNames { container, ..ContainerNames::default() });
+                }
+                Part::Pod(uid) => pod_uid = Some(uid),
+                Part::Id(id) => found = Some(self.names_of_container(id, path, pod_uid.take())),
+                Part::Other => {}
             }
         }
         found
     }
 
-    fn names_of_container(&self, id: &str, pod_uid: Option<String>) -> ContainerNames {
+    fn names_of_container(&self, id: &str, path: &str, pod_uid: Option<String>) -> ContainerNames {
         if let Some([pod, namespace, container]) = self.in_kubernetes(id).next() {
             return ContainerNames { container, pod: Some(pod), namespace: Some(namespace) };
         }
         let mut known = self.names.borrow_mut();
-        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id));
+        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id, path));
         let container = names.first().map_or_else(|| id.chars().take(SHOWN_OF_ID).collect(), String::clone);
         ContainerNames { container, pod: pod_uid, namespace: None }
     }
@@ -100,19 +109,19 @@ impl Containers {
     /// Whether the cgroup at `path` is that of the container or pod that `wanted` names, or lies below it.
     pub(super) fn is_in(&self, path: &str, wanted: &str) -> bool {
         let mut above = "";
-        path.split('/').any(|part| {
-            if part == wanted && self.has_task(above, part) {
+        parts(path).any(|(text, part)| {
+            if text == wanted && self.has_task(above, text) {
                 return true;
             }
-            above = part;
-            if let Some(name) = name_in(part) {
-                return name == wanted;
+            above = text;
+            match part {
+                Part::Named(names) => names.iter().any(|name| name == wanted),
+                Part::Pod(uid) => uid == wanted.replace('_', "-"),
+                Part::Id(id) => {
+                    wanted.len() >= LEAST_OF_ID && id.starts_with(wanted) || self.has_name(id, path, wanted)
+                }
+                Part::Other => false,
             }
-            if let Some(uid) = pod_in(part) {
-                return uid == wanted.replace('_', "-");
-            }
-            let Some(id) = id_in(part) else { return false };
-            wanted.len() >= LEAST_OF_ID && id.starts_with(wanted) || self.has_name(id, wanted)
         })
     }
 
@@ -122,24 +131,28 @@ impl Containers {
         !namespace.is_empty() && tasks.join(namespace).join(name).is_dir()
     }
 
-    fn has_name(&self, id: &str, wanted: &str) -> bool {
+    fn has_name(&self, id: &str, path: &str, wanted: &str) -> bool {
         let mut known = self.names.borrow_mut();
-        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id));
+        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id, path));
         names.iter().any(|name| name == wanted)
     }
 
-    /// The names that runtimes know a container by.
-    fn names_of(&self, id: &str) -> Vec<String> {
+    /// The names that runtimes know a container by, whose cgroup is at `path`. A user can give names to containers of
+    /// its own only.
+    fn names_of(&self, id: &str, path: &str) -> Vec<String> {
         let mut names = Vec::new();
-        if let Some(config) = self.json(&format!("var/lib/docker/containers/{id}/config.v2.json")) {
-            names.extend(config["Name"].as_str().map(|name| name.trim_start_matches('/').to_owned()));
-        }
-        for driver in ["overlay", "btrfs", "vfs", "zfs"] {
-            let list = self.json(&format!("var/lib/containers/storage/{driver}-containers/containers.json"));
-            for container in list.iter().filter_map(|list| list.as_array()).flatten() {
-                if container["id"] == id {
-                    let all = container["names"].as_array().into_iter().flatten();
-                    names.extend(all.filter_map(|name| name.as_str()).map(String::from));
+        let of_user = user_of(path).and_then(|uid| self.home(uid)).map(|home| format!("{home}/.local/share"));
+        for share in ["var/lib"].into_iter().map(String::from).chain(of_user) {
+            if let Some(config) = self.json(&format!("{share}/docker/containers/{id}/config.v2.json")) {
+                names.extend(config["Name"].as_str().map(|name| name.trim_start_matches('/').to_owned()));
+            }
+            for driver in ["overlay", "btrfs", "vfs", "zfs"] {
+                let list = self.json(&format!("{share}/containers/storage/{driver}-containers/containers.json"));
+                for container in list.iter().filter_map(|list| list.as_array()).flatten() {
+                    if container["id"] == id {
+                        let all = container["names"].as_array().into_iter().flatten();
+                        names.extend(all.filter_map(|name| name.as_str()).map(String::from));
+                    }
                 }
             }
         }
@@ -159,6 +172,14 @@ impl Containers {
         names
     }
 
+    /// The home of a user, relative to the root.
+    fn home(&self, uid: &str) -> Option<String> {
+        let users = self.text("etc/passwd")?;
+        let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let home = fields.into_iter().find(|fields| fields.get(2) == Some(&uid))?.get(5)?.trim_start_matches('/');
+        Some(home.into())
+    }
+
     fn text(&self, path: &str) -> Option<String> {
         Input::new(&self.root.join(path)).limited_to(LARGEST_FILE).text().ok()
     }
@@ -174,33 +195,9 @@ impl Containers {
     }
 }
 
-/// The ID of the container in a part of a cgroup's path: 64 hexadecimal digits at its end. The monitors of containers
-/// (conmon) have cgroups of their own, which are left out.
-fn id_in(part: &str) -> Option<&str> {
-    let part = part.strip_suffix(".scope").unwrap_or(part);
-    if part.contains("conmon") {
-        return None;
-    }
-    let id = part.rsplit(['-', ':']).next()?;
-    (id.len() == 64 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))).then_some(id)
-}
-
-/// The UID of the pod in a part of a cgroup's path, with hyphens.
-fn pod_in(part: &str) -> Option<String> {
-    let part = part.strip_suffix(".slice").unwrap_or(part);
-    let (_, uid) = part.rsplit_once("pod").filter(|(before, _)| before.is_empty() || before.ends_with('-'))?;
-    let is_uid = uid.len() >= 32 && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'_'));
-    is_uid.then(|| uid.replace('_', "-"))
-}
-
-/// The name of the container in a part of a cgroup's path, where it is there itself.
-fn name_in(part: &str) -> Option<String> {
-    if let Some(name) = part.strip_prefix("lxc.payload.") {
-        return Some(name.into());
-    }
-    let name = part.strip_prefix("machine-")?.strip_suffix(".scope")?;
-    // systemd writes a hyphen of a name as \x2d (systemd.unit(5)).
-    Some(name.replace("\\x2d", "-"))
+/// The ID of the user in whose slice the cgroup at `path` is.
+fn user_of(path: &str) -> Option<&str> {
+    path.split('/').find_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"))
 }
 
 #[cfg(test)]
@@ -315,5 +312,54 @@ mod tests {
         assert!(!containers.is_in("/other/plain", "plain") && !containers.is_in("/default/web", "default"));
         assert!(containers.is_in("/lxc.payload.db/init.scope", "db"));
         assert!(containers.is_in(r"/machine.slice/machine-my\x2dbox.scope", "my-box"));
+    }
+
+    #[test]
+    fn a_container_of_a_user_is_found_by_its_name_and_a_user_names_no_container_of_others() {
+        let other = ID.replace('0', "9");
+        let list = format!(r#"[{{"id": "{ID}", "names": ["mine"]}}, {{"id": "{other}", "names": ["theirs"]}}]"#);
+        let share = "home/ann/.local/share";
+        let (_root, containers) = made(&[
+            ("etc/passwd".into(), "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n".into()),
+            (format!("{share}/containers/storage/overlay-containers/containers.json"), list),
+            (format!("{share}/docker/containers/{ID}/config.v2.json"), r#"{"Name": "/of-docker"}"#.into()),
+        ]);
+        let own = format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container");
+        assert!(["mine", "of-docker"].iter().all(|name| containers.is_in(&own, name)));
+        assert_eq!(containers.names_in(&own).unwrap().container, "of-docker");
+        assert!(!containers.is_in(&format!("/machine.slice/libpod-{other}.scope"), "theirs"));
+        assert!(!containers.is_in(&format!("/user.slice/user-1001.slice/libpod-{other}.scope"), "theirs"));
+    }
+
+    #[test]
+    fn each_known_layout_of_cgroups_has_its_container() {
+        let (_root, containers) = made(&[]);
+        let (task, id) = (&ID[..32], ID.replace('0', "7"));
+        // What is selected, and what the container is called; `None` for what is left out.
+        for (path, wanted, called) in [
+            ("/machine.slice/machine-box.scope".into(), "box", Some("box")),
+            ("/machine.slice/systemd-nspawn@box1.service/payload".into(), "box1", Some("box1")),
+            ("/machine.slice/systemd-nspawn@box1.service".into(), "box1", Some("box1")),
+            ("/machine.slice/systemd-nspawn@box2.service/supervisor".into(), "box2", None),
+            ("/lxc.payload.web".into(), "web", Some("web")),
+            ("/lxc.monitor.web2".into(), "web2", None),
+            ("/lxc/old".into(), "old", Some("old")),
+            ("/lxc/101/ns".into(), "101", Some("101")),
+            (format!("/machine.slice/libpod-payload-{ID}"), &ID[..12], Some(&ID[..12])),
+            (format!("/ecs/{task}-1234567"), &ID[..12], Some(&ID[..12])),
+            (format!("/ecs/{task}/{id}"), &id[..12], Some(&id[..12])),
+            ("/system.slice/incus.service/lxd.qemu.vm1".into(), "vm1", Some("vm1")),
+            (r"/machine.slice/machine-lxc\x2d4711\x2dbox5.scope/libvirt".into(), "box5", Some("box5")),
+            (r"/machine.slice/machine-qemu\x2d3\x2dguest7.scope/libvirt".into(), "guest7", Some("guest7")),
+            (r"/machine.slice/machine-qemu\x2d3\x2dguest7.scope".into(), "qemu-3-guest7", Some("guest7")),
+            ("/system.slice/runc-mybox.scope".into(), "mybox", Some("mybox")),
+            ("/system.slice/crun-mybox.scope".into(), "mybox", Some("mybox")),
+            (format!("/user.slice/user-1.slice/runc-{ID}.scope"), &ID[..12], Some(&ID[..12])),
+        ] {
+            let path: String = path;
+            assert_eq!(containers.is_in(&path, wanted), called.is_some(), "{wanted} in {path}");
+            assert_eq!(containers.names_in(&path).map(|names| names.container), called.map(String::from), "{path}");
+            assert!(!containers.is_in(&path, "another"), "{path}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Which processes are watched: by ID, name, command line, cgroup, unit, container or user.
 
+mod advice;
 mod container;
+mod container_path;
 mod facts;
 mod finder;
 mod parties;
@@ -35,7 +37,8 @@ pub enum Selector {
     /// Processes of the systemd units whose name matches. A name without a suffix is that of a service.
     Unit(Glob),
     /// Processes of a container or a pod: its name, its ID, or the first characters of the ID, at least four. It is
-    /// found by its cgroup. Docker, Podman, containerd (nerdctl), Kubernetes, LXC and systemd-nspawn are known.
+    /// found by its cgroup. Docker, Podman, containerd (nerdctl), Kubernetes, ECS, LXC, Incus, libvirt and
+    /// systemd-nspawn are known.
     Container(String),
     /// Processes that run as the user with this ID.
     User(u32),

@@ -146,8 +146,13 @@ pub enum ScanError {
     #[error("{0}")]
     NoProcess(String),
     /// No process belongs to the selection.
-    #[error("no process matches: {0} (`ps -e` lists the processes)")]
-    NoneSelected(String),
+    #[error("no process matches: {selection} ({advice})")]
+    NoneSelected {
+        /// What was asked for.
+        selection: String,
+        /// What to do.
+        advice: String,
+    },
     /// Nothing of the processes belongs to the part that is asked for.
     #[error("nothing is mapped that matches: {part}, in {selection} (/proc/PID/maps lists the mappings)")]
     NothingMapped {

@@ -89,7 +89,10 @@ impl Population {
             return Err(ScanError::TooMany { selection: selection.to_string(), count, most: selection.most });
         }
         if selection.is_open() && !waits && self.selected(selection)?.is_empty() {
-            return Err(ScanError::NoneSelected(selection.to_string()));
+            return Err(ScanError::NoneSelected {
+                selection: selection.to_string(),
+                advice: selection.advice(&self.root),
+            });
         }
         for pid in selection.named_pids() {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
