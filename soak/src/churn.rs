@@ -16,7 +16,7 @@ use crate::target::{CHURN, ROUNDS, Start};
 const CHILDREN: usize = 12;
 
 /// The time from one look at isotherm to the next.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// What memory may grow by, in KiB: the allocator's rest.
 const SLACK_KIB: u64 = 8 << 10;
@@ -33,7 +33,7 @@ pub struct Used {
 }
 
 impl Used {
-    fn of(pid: u32) -> io::Result<Self> {
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let field = |name: &str| {
             let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Used {
         Ok(Self { rss_kib: field("VmRSS:"), files, threads: field("Threads:") })
     }
 
-    fn most(self, other: Self) -> Self {
+    pub(crate) fn most(self, other: Self) -> Self {
         Self {
             rss_kib: self.rss_kib.max(other.rss_kib),
             files: self.files.max(other.files),
@@ -147,7 +147,7 @@ pub fn churn(isotherm: &Path, start: &Start, probe: &str, time: Duration) -> io:
 }
 
 /// What has grown.
-fn grown([before, after]: [Used; 2]) -> Vec<String> {
+pub(crate) fn grown([before, after]: [Used; 2]) -> Vec<String> {
     let mut grown = vec![];
     if after.rss_kib > before.rss_kib + before.rss_kib / 5 + SLACK_KIB {
         grown.push(format!("memory grew from {} to {} KiB", before.rss_kib, after.rss_kib));
@@ -173,7 +173,7 @@ fn targets(path: &Path) -> Result<(Ending, usize), isotherm_record::RecordError>
 }
 
 /// A process that is killed when this is dropped.
-struct Ended(Child);
+pub(crate) struct Ended(pub(crate) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod churn;
+pub mod daemon;
 mod evaluation;
 pub mod faults;
 pub mod target;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use isotherm_soak::churn;
+use isotherm_soak::daemon::{self, Load};
 use isotherm_soak::faults::{self, Extent, Kind, Room};
 use isotherm_soak::target::{self, Start};
 
@@ -51,6 +52,18 @@ enum Command {
         /// The probe
         #[arg(long, default_value = "auto")]
         probe: String,
+    },
+    /// Load the daemon, kill it, and let it watch processes that come and go
+    Daemon {
+        /// For how many minutes processes come and go
+        #[arg(long, default_value_t = 30.0)]
+        minutes: f64,
+        /// For how many seconds it is loaded
+        #[arg(long, default_value_t = 60)]
+        load: u64,
+        /// How often it is killed
+        #[arg(long, default_value_t = 200)]
+        kills: u32,
     },
 }
 
@@ -99,6 +112,29 @@ fn main() -> Result<ExitCode> {
             println!("churn: {} targets in {minutes} minutes; {:?}", churned.targets, churned.used);
             if !churned.wrong.is_empty() {
                 println!("  {}", churned.wrong.join("\n  "));
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Command::Daemon { minutes, load, kills } => {
+            let mut wrong = vec![];
+            if load > 0 {
+                let load = Load { time: Duration::from_secs(load), rate: 500, streams: 100 };
+                let loaded = daemon::load(&isotherm, &start, load)?;
+                println!("load: {loaded:#?}");
+                wrong.extend(loaded.wrong);
+            }
+            if kills > 0 {
+                let killed = daemon::kills(&isotherm, &start, kills)?;
+                println!("{kills} kills: {killed:?}");
+                wrong.extend(killed.wrong);
+            }
+            if minutes > 0.0 {
+                let churned = daemon::churned(&isotherm, &start, Duration::from_secs_f64(minutes * 60.0))?;
+                println!("churn: {minutes} minutes; {:?}", churned.used);
+                wrong.extend(churned.wrong);
+            }
+            if !wrong.is_empty() {
+                println!("  {}", wrong.join("\n  "));
                 return Ok(ExitCode::FAILURE);
             }
         }

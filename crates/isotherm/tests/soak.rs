@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::ISOTHERM;
 use isotherm_soak::churn::{churn, is_parent};
+use isotherm_soak::daemon::{self, Load};
 use isotherm_soak::faults::{Case, Extent, Kind, Room, available, cases, kills, sweep};
 use isotherm_soak::target::{CHURN, ROUNDS, Start, is_target};
 use isotherm_testing::or_skip;
@@ -111,4 +112,24 @@ fn what_isotherm_uses_does_not_grow_while_processes_come_and_go() {
     let probe = if common::bpf_works().is_ok() { "bpf" } else { "refs" };
     let churned = churn(ISOTHERM.as_ref(), &target(), probe, Duration::from_secs(20)).unwrap();
     assert!(churned.wrong.is_empty() && churned.targets > 20, "{churned:#?}");
+}
+
+#[test]
+fn a_daemon_under_load_answers_all_and_its_rounds_are_not_late() {
+    let load = Load { time: Duration::from_secs(10), rate: 100, streams: 20 };
+    let loaded = daemon::load(ISOTHERM.as_ref(), &target(), load).unwrap();
+    println!("{loaded:?}");
+    assert_eq!(loaded.wrong, [""; 0], "{loaded:?}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_again_and_again_keeps_a_readable_history() {
+    let killed = daemon::kills(ISOTHERM.as_ref(), &target(), 5).unwrap();
+    assert!(killed.wrong.is_empty() && killed.snapshots > 0, "{killed:?}");
+}
+
+#[test]
+fn what_a_daemon_uses_does_not_grow_as_processes_come_and_go() {
+    let churned = daemon::churned(ISOTHERM.as_ref(), &target(), Duration::from_secs(20)).unwrap();
+    assert_eq!(churned.wrong, [""; 0], "{churned:?}");
 }

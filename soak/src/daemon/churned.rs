@@ -1,0 +1,52 @@
+//! A daemon that watches all processes while some come and go: what it uses does not grow.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::served::Served;
+use crate::churn::{Ended, LOOK, Used, grown};
+use crate::target::{CHURN, Start};
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Churned {
+    /// The most that was used in the second fifth of the time, and in the last.
+    pub used: [Used; 2],
+    /// What is wrong.
+    pub wrong: Vec<String>,
+}
+
+/// Watches all processes for a time, with about 50 that begin and end each second.
+///
+/// # Errors
+/// If the harness itself fails.
+pub fn churned(isotherm: &Path, start: &Start, time: Duration) -> io::Result<Churned> {
+    let (program, arguments) = start.0.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut parent = Command::new(program);
+    let parent = parent.args(arguments).env(CHURN, "1").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let mut parent = Ended(parent);
+    let served = Served::start(isotherm, "{all: true}")?;
+    let begun = Instant::now();
+    let mut used = [Used::default(); 5];
+    let mut wrong = vec![];
+    while begun.elapsed() < time {
+        let fifth = (begun.elapsed().as_secs_f64() / time.as_secs_f64() * 5.0) as usize;
+        match Used::of(served.pid()) {
+            Ok(now) => used[fifth.min(4)] = used[fifth.min(4)].most(now),
+            Err(_) => {
+                wrong.push(format!("the daemon ended before its time: {}", served.log()));
+                break;
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+    drop(parent.0.stdin.take());
+    if !parent.0.wait()?.success() {
+        wrong.push("the parent of the targets failed".into());
+    }
+    let used = [used[1], used[4]];
+    wrong.extend(grown(used));
+    Ok(Churned { used, wrong })
+}
