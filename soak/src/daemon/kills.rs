@@ -28,8 +28,8 @@ pub fn kills(isotherm: &Path, start: &Start, times: u32) -> io::Result<Killed> {
     let mut target = start.target()?;
     let mut served = Served::start(isotherm, &format!("{{pid: [{}]}}", target.pid()))?;
     for nth in 0..times {
-        // From 0 to 0.4 s, in no order.
-        std::thread::sleep(Duration::from_millis(u64::from(nth * 37 % 400)));
+        // From 0 to 2 s, in no order. What is a second old is in the file.
+        std::thread::sleep(Duration::from_millis(u64::from(nth * 737 % 2000)));
         served.kill()?;
     }
     let mut killed = Killed::default();

@@ -103,13 +103,14 @@ impl Served {
         self.directory.path().join("api.sock")
     }
 
-    /// The files of the history of the group.
+    /// The recordings of the history of the group.
     ///
     /// # Errors
     /// If the directory cannot be read.
     pub fn history(&self) -> io::Result<Vec<PathBuf>> {
         let entries = fs::read_dir(self.directory.path().join("state/history/a"))?;
-        entries.map(|entry| Ok(entry?.path())).collect()
+        let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+        Ok(paths?.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rec")).collect())
     }
 
     /// The status and the body of the answer to a GET request. `None` if there is none.

@@ -24,6 +24,7 @@ pub fn maintain(directory: &Path, settings: &HistorySettings, now: u64) -> (u64,
         let Ok(mut of_group) = segments(&group) else { continue };
         let newest = of_group.iter().rposition(|segment| segment.level == Level::Seconds);
         let newest = newest.map(|nth| of_group.remove(nth));
+        of_group.iter().for_each(|segment| remove_lock(&segment.path));
         let (old, kept): (Vec<Segment>, Vec<Segment>) =
             of_group.into_iter().partition(|segment| is_old(segment, settings, now));
         failed.extend(old.iter().filter_map(remove));
@@ -58,6 +59,15 @@ fn is_old(segment: &Segment, settings: &HistorySettings, now: u64) -> bool {
 fn remove(segment: &Segment) -> Option<String> {
     let error = std::fs::remove_file(&segment.path).err()?;
     Some(format!("{} cannot be removed: {error}", segment.path.display()))
+}
+
+/// Removes the lock that a killed daemon has left beside a file that nobody writes any more.
+#[expect(clippy::disallowed_methods, reason = "the history removes files that it has made")]
+fn remove_lock(path: &Path) {
+    if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
+        // There is hardly ever one.
+        let _ = std::fs::remove_file(path.with_file_name(format!(".{name}.isotherm-lock")));
+    }
 }
 
 /// Makes the files of minutes and hours that are missing.

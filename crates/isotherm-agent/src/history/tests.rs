@@ -74,8 +74,12 @@ fn files_are_made_coarser_and_go_when_they_are_old() {
     let later = Header { started_unix_ns: (START + HOUR) * 1_000_000, ..header() };
     written(&group, &later, 1..100);
     let settings = HistorySettings::default();
+    // A daemon that was killed has left the lock of the first file. The newest one is being written.
+    let locks = [START, START + HOUR].map(|start| group.join(format!(".seconds-{start}.rec.isotherm-lock")));
+    locks.iter().for_each(|lock| std::fs::write(lock, "4711\n").unwrap());
     let (bytes, failed) = maintain(directory.path(), &settings, START + HOUR + 100_000);
     assert!(bytes > 0 && failed.is_empty(), "{failed:?}");
+    assert_eq!(locks.map(|lock| lock.exists()), [false, true]);
     let first = START;
     assert_eq!(
         names(&group),
