@@ -5,15 +5,16 @@
 //! If they observe fewer, samples are taken over a longer interval, in which more memory is accessed. The aggregation
 //! interval stays in proportion.
 //!
-//! Three things differ. First, the share is also computed for the memory that the last survey found in use, so that a
+//! Four things differ. First, the share is also computed for the memory that the last survey found in use, so that a
 //! little hot memory next to much cold memory is not sampled more and more slowly. Second, the interval changes by the
 //! square root of the ratio of the share to its goal, so that it approaches its value from one side and never swings
 //! around it. Third, the budget raises the interval at once. Otherwise, since an aggregation has at least one round
-//! with samples, rounds that the budget does not allow would be taken until the interval is long enough.
+//! with samples, rounds that the budget does not allow would be taken until the interval is long enough. Fourth, the
+//! share follows from the [frequencies](Frequency) of regions where they are known, for accesses at random times.
 
 use std::time::Duration;
 
-use crate::{Attributes, Snapshot};
+use crate::{Attributes, Frequency, RegionSnapshot, Snapshot};
 
 /// The goal of the observed accesses, and the bounds of the interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,6 +99,13 @@ impl Shares {
     }
 }
 
+/// The share of samples over `sampling` that observe an access of the region: by its frequency, for accesses at random
+/// times, or of those that were taken if it has none.
+fn share_observed(region: &RegionSnapshot, samples: u32, sampling: Duration) -> f64 {
+    let by_hz = |frequency: Frequency| 1.0 - (-frequency.hz() * sampling.as_secs_f64()).exp();
+    region.frequency.map_or_else(|| region.access_rate(samples), by_hz)
+}
+
 impl IntervalTuner {
     /// A tuner that has seen nothing.
     pub fn new(goal: IntervalsGoal) -> Self {
@@ -122,7 +130,7 @@ impl IntervalTuner {
                 continue;
             }
             let bytes = region.size() as f64;
-            let rate = f64::from(region.nr_accesses) / f64::from(snapshot.samples.max(1));
+            let rate = share_observed(region, snapshot.samples, attributes.sampling());
             self.accesses.add(rate * bytes, bytes);
             if region.pages.is_none_or(|pages| pages.touched > 0) {
                 let in_use = region.pages.map_or(bytes, |pages| pages.touched as f64);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attributes, Figures, IntervalTuner, IntervalsGoal, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
+    AddrRange, Attributes, Figures, Frequency, IntervalTuner, IntervalsGoal, RegionSnapshot, Snapshot, TargetId,
+    TargetSnapshot,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -147,6 +148,22 @@ fn a_larger_goal_takes_a_longer_interval() {
     assert_eq!(IntervalsGoal::of_share(0.04), IntervalsGoal::default());
     let [small, default, large] = [0.01, 0.04, 0.16].map(of);
     assert!(small * 2.0 < default && default * 2.0 < large, "{small} {default} {large}");
+}
+
+#[test]
+fn the_frequency_of_a_region_counts_and_not_what_its_last_samples_found_by_chance() {
+    let memory = Memory { hot: 0.5, rate: 200.0, is_surveyed: false };
+    let mut snapshot = memory.snapshot(Attributes::default(), &mut Pcg64Mcg::new(1));
+    let mut after = |hz: f64| {
+        let frequency = Some(Frequency::new(hz, Some(1.5)));
+        snapshot.targets[0].regions.iter_mut().for_each(|region| region.frequency = frequency);
+        let goal = IntervalsGoal { aggregations: 1, ..IntervalsGoal::default() };
+        let tuned =
+            IntervalTuner::new(goal).aggregated(&snapshot, starting_with(Duration::from_millis(40)), Duration::ZERO);
+        tuned.map(|attributes| attributes.sampling().as_millis())
+    };
+    // Samples over 40 ms observe 4 % of the accesses of memory that is accessed once a second.
+    assert_eq!([200.0, 1.0, 0.001].map(&mut after), [Some(20), None, Some(80)]);
 }
 
 #[test]
