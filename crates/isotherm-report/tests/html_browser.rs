@@ -7,7 +7,7 @@
 mod browser;
 mod made;
 
-use browser::Page;
+use browser::open;
 use isotherm_testing::installed_or_skip;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ const COLOURS: &str = "(() => {
 fn marks_are_drawn_in_all_pictures_over_time() {
     let mut source = made::phases(300);
     source.marks = made::marks(&[(3000, "load begins"), (3100, "again"), (20_000, "<b>load ends</b>")]);
-    let mut page = installed_or_skip!(Page::open(&source, false, true));
+    let mut page = installed_or_skip!(open(&source, false, true));
     page.settle();
     let labels = "[...document.querySelectorAll('.moment-label')].map(label => label.textContent).join('|')";
     let whole = page.eval(labels);
@@ -42,7 +42,7 @@ fn marks_are_drawn_in_all_pictures_over_time() {
 
 #[test]
 fn the_heatmap_can_be_zoomed_and_read_with_the_pointer() {
-    let mut page = installed_or_skip!(Page::open(&made::phases(300), false, true));
+    let mut page = installed_or_skip!(open(&made::phases(300), false, true));
     page.settle();
     assert!(page.eval(COLOURS).as_u64().unwrap() > 10, "the heatmap is not drawn");
     let all = page.view();
@@ -100,7 +100,7 @@ fn targets_can_be_chosen_and_regions_sorted_in_the_dark_scheme() {
     let (mut source, other) = (made::phases_of(77, 60), made::phases_of(78, 60));
     source.rows.extend(other.rows.into_iter().map(|row| isotherm_record::Row { cost: None, ..row }));
     source.rows.sort_by_key(|row| row.time);
-    let mut page = installed_or_skip!(Page::open(&source, true, true));
+    let mut page = installed_or_skip!(open(&source, true, true));
     page.settle();
     assert_eq!(page.eval("getComputedStyle(document.body).backgroundColor"), json!("rgb(15, 19, 24)"));
     assert_eq!(page.eval("document.querySelectorAll('#lanes li').length"), json!(2));
@@ -133,7 +133,7 @@ fn short_lived() -> made::Made {
 
 #[test]
 fn targets_are_found_by_name_and_process_id_and_each_can_be_zoomed_to_its_life() {
-    let mut page = installed_or_skip!(Page::open(&short_lived(), false, true));
+    let mut page = installed_or_skip!(open(&short_lived(), false, true));
     let all = page.view();
     assert_eq!((all[0], all[1]), (0.0, 50.0));
     assert_eq!(page.text("title"), "cc2 -quiet main.c, pid 102");
@@ -173,7 +173,7 @@ const TIMES: &str = "[...document.querySelectorAll('g.times')].map(
 
 #[test]
 fn all_pictures_over_time_show_the_same_time_and_no_label_occurs_twice() {
-    let mut page = installed_or_skip!(Page::open(&made::schemed(60), false, true));
+    let mut page = installed_or_skip!(open(&made::schemed(60), false, true));
     let all = page.view();
     let before = page.eval(TIMES);
     assert!(before.as_array().unwrap().len() > 5, "{before}");
@@ -220,7 +220,7 @@ fn all_pictures_over_time_show_the_same_time_and_no_label_occurs_twice() {
 
 #[test]
 fn ticks_of_any_part_have_labels_of_their_own() {
-    let mut page = installed_or_skip!(Page::open(&made::phases(20), false, true));
+    let mut page = installed_or_skip!(open(&made::phases(20), false, true));
     let repeated = page.eval(
         "(() => {
             const repeated = [];
@@ -245,7 +245,7 @@ fn ticks_of_any_part_have_labels_of_their_own() {
 
 #[test]
 fn what_is_in_swap_has_a_colour_and_a_line_of_its_own() {
-    let mut page = installed_or_skip!(Page::open(&made::with_heap_in_swap(20), false, true));
+    let mut page = installed_or_skip!(open(&made::with_heap_in_swap(20), false, true));
     page.settle();
     assert!(page.text("view").contains("64 MiB in memory, 28 MiB in swap, 28 MiB absent at the end"));
     assert!(page.text("legend").contains("in swap"));
@@ -274,7 +274,7 @@ fn what_is_in_swap_has_a_colour_and_a_line_of_its_own() {
 
 #[test]
 fn the_colours_show_access_rates_or_what_surveys_found_touched() {
-    let mut page = installed_or_skip!(Page::open(&made::surveyed(20), false, true));
+    let mut page = installed_or_skip!(open(&made::surveyed(20), false, true));
     let at = page.on_map(0.5, 0.96);
     page.mouse("mouseMoved", at, json!({}));
     let readout = page.text("readout");
@@ -294,13 +294,13 @@ fn the_colours_show_access_rates_or_what_surveys_found_touched() {
     assert_eq!(page.eval("document.getElementById('legend').checkVisibility()"), json!(false));
     page.screenshot("touched");
     page.assert_content();
-    let mut plain = installed_or_skip!(Page::open(&made::phases(20), false, true));
+    let mut plain = installed_or_skip!(open(&made::phases(20), false, true));
     assert_eq!(plain.eval("document.getElementById('measure').checkVisibility()"), json!(false));
 }
 
 #[test]
 fn the_page_can_be_read_without_scripts() {
-    let mut page = installed_or_skip!(Page::open(&made::phases(60), false, false));
+    let mut page = installed_or_skip!(open(&made::phases(60), false, false));
     assert!(
         page.eval("document.querySelector('noscript svg image').getBoundingClientRect().width").as_f64().unwrap()
             > 300.0
@@ -318,7 +318,7 @@ fn names_of_the_watched_process_cannot_run_scripts() {
         mappings[2].name = "/x/</script><script>document.title='owned'</script><img src=https://example.com/x>".into();
         row.target.mappings = mappings.into();
     }
-    let mut page = installed_or_skip!(Page::open(&source, false, true));
+    let mut page = installed_or_skip!(open(&source, false, true));
     let at = page.on_map(0.5, 0.5);
     page.mouse("mouseMoved", at, json!({}));
     assert!(page.text("readout").contains("</script><script>"), "{}", page.text("readout"));
@@ -337,7 +337,7 @@ fn names_of_the_watched_process_cannot_run_scripts() {
 
 #[test]
 fn the_activity_of_schemes_has_a_section_of_its_own() {
-    let mut page = installed_or_skip!(Page::open(&made::schemed(60), false, true));
+    let mut page = installed_or_skip!(open(&made::schemed(60), false, true));
     page.settle();
     let section = "document.getElementById('h-schemes').closest('section')";
     assert_eq!(page.eval(&format!("{section}.querySelectorAll('table')[0].tBodies[0].rows.length")), json!(2));
@@ -354,7 +354,7 @@ fn the_activity_of_schemes_has_a_section_of_its_own() {
     );
     page.screenshot("schemes");
     page.assert_content();
-    let mut dark = installed_or_skip!(Page::open(&made::schemed(60), true, false));
+    let mut dark = installed_or_skip!(open(&made::schemed(60), true, false));
     dark.screenshot("schemes-dark");
     dark.assert_content();
 }

@@ -1,5 +1,5 @@
-//! What the tests of isotherm's crates share: skipping a test in a way that is seen, and [a process that a
-//! test commands](Served).
+//! What the tests of isotherm's crates share: skipping a test in a way that is seen, [a process that a test
+//! commands](Served), and [pages in a browser](browser).
 //!
 //! A test skips when the machine lacks something that the test needs: a feature of the kernel, a privilege, a program.
 //! It prints one line, `SKIPPED: test: reason`, to the standard error, also when the test harness captures the output
@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod browser;
 mod served;
 
 use std::fmt::Display;

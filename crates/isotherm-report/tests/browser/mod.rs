@@ -1,185 +1,36 @@
-//! A page in headless Chromium, controlled by its DevTools protocol over a pipe.
+//! A report in headless Chromium.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
-
-use base64::Engine as _;
 use isotherm_report::{Format, Kind, Options, Selection, Source};
-use serde_json::{Value, json};
+use isotherm_testing::browser::Page;
 
-/// A page in a browser. The browser ends when this is dropped.
-pub struct Page {
-    browser: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-    session: Option<String>,
-    /// Problems of the page: exceptions, violations of its policy, console errors, requests.
-    complaints: Vec<String>,
-    last_id: u64,
-    loaded: bool,
-    profile: tempfile::TempDir,
+/// A report in a browser.
+pub struct Opened {
+    page: Page,
+    _directory: tempfile::TempDir,
 }
 
-impl Page {
-    /// Opens a report. An error is the reason to skip the test.
-    pub fn open(source: &dyn Source, dark: bool, script: bool) -> Result<Self, String> {
-        let chromium = std::env::var("ISOTHERM_CHROMIUM").unwrap_or_else(|_| "chromium".into());
-        let found = Command::new(&chromium).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
-            return Err(format!("{chromium} cannot be run; install chromium"));
-        }
-        let profile = tempfile::tempdir().unwrap();
-        let file = profile.path().join("report.html");
-        let mut out = std::fs::File::create(&file).unwrap();
-        isotherm_report::write(Kind::Html, Format::Html, source, &Selection::default(), &Options::default(), &mut out)
-            .unwrap();
-        // Chromium uses descriptors 3 and 4, to which the shell moves its input and output. If it hangs it is ended,
-        // and
-        // the next read fails.
-        let mut browser = Command::new("sh")
-            .args(["-c", "exec timeout -k 5 120 \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", &chromium])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--window-size=1300,1000", "--remote-debugging-pipe"])
-            .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (to, from) = (browser.stdin.take().unwrap(), BufReader::new(browser.stdout.take().unwrap()));
-        let mut page =
-            Self { browser, to, from, session: None, complaints: vec![], last_id: 0, loaded: false, profile };
-        let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached = page.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
-        page.session = Some(attached["sessionId"].as_str().unwrap().into());
-        for domain in ["Page", "Runtime", "Log", "Network"] {
-            page.call(&format!("{domain}.enable"), json!({}));
-        }
-        let scheme = if dark { "dark" } else { "light" };
-        page.call(
-            "Emulation.setEmulatedMedia",
-            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
-        );
-        page.call("Emulation.setScriptExecutionDisabled", json!({ "value": !script }));
-        page.loaded = false;
-        page.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
-        while !page.loaded {
-            page.next();
-        }
-        Ok(page)
-    }
+/// Opens a report. An error is the reason to skip the test.
+pub fn open(source: &dyn Source, dark: bool, script: bool) -> Result<Opened, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report.html");
+    let mut out = std::fs::File::create(&file).unwrap();
+    let (selection, options) = (Selection::default(), Options::default());
+    isotherm_report::write(Kind::Html, Format::Html, source, &selection, &options, &mut out).unwrap();
+    let mut page = Page::start(dark, script, None)?;
+    page.open(&format!("file://{}", file.display()));
+    Ok(Opened { page, _directory: directory })
+}
 
-    /// Calls a method and waits for its answer.
-    fn call(&mut self, method: &str, params: Value) -> Value {
-        self.last_id += 1;
-        let id = self.last_id;
-        let mut message = json!({ "id": id, "method": method, "params": params });
-        if let Some(session) = &self.session {
-            message["sessionId"] = json!(session);
-        }
-        self.to.write_all(message.to_string().as_bytes()).unwrap();
-        self.to.write_all(&[0]).unwrap();
-        loop {
-            let answer = self.next();
-            if answer["id"] == json!(id) {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].clone();
-            }
-        }
-    }
+impl std::ops::Deref for Opened {
+    type Target = Page;
 
-    /// The next message. If it reports a problem, the problem is kept.
-    fn next(&mut self) -> Value {
-        let mut bytes = vec![];
-        self.from.read_until(0, &mut bytes).unwrap();
-        assert_eq!(bytes.pop(), Some(0), "the browser ended");
-        let message: Value = serde_json::from_slice(&bytes).unwrap();
-        let params = &message["params"];
-        match message["method"].as_str().unwrap_or("") {
-            "Page.loadEventFired" => self.loaded = true,
-            "Runtime.exceptionThrown" | "Log.entryAdded" => self.complaints.push(params.to_string()),
-            "Runtime.consoleAPICalled" if params["type"] == "error" => self.complaints.push(params.to_string()),
-            "Network.requestWillBeSent" => {
-                let url = params["request"]["url"].as_str().unwrap_or("");
-                if !url.starts_with("file:") && !url.starts_with("data:") {
-                    self.complaints.push(format!("request to {url}"));
-                }
-            }
-            _ => {}
-        }
-        message
-    }
-
-    /// The value of an expression. If that is a promise, the value to which it resolves.
-    pub fn eval(&mut self, expression: &str) -> Value {
-        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", params);
-        assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
-        result["result"]["value"].clone()
-    }
-
-    /// Waits until the page has painted.
-    pub fn settle(&mut self) {
-        self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
-    }
-
-    pub fn text(&mut self, id: &str) -> String {
-        self.eval(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().into()
-    }
-
-    /// The visible part of the heatmap: start and end in time, first and last row.
-    pub fn view(&mut self) -> Vec<f64> {
-        self.settle();
-        let view = self.eval("document.getElementById('map').dataset.view");
-        view.as_str().unwrap().split(' ').map(|v| v.parse().unwrap()).collect()
-    }
-
-    /// The point of the window at these shares of the width and height of the heatmap.
-    pub fn on_map(&mut self, across: f64, down: f64) -> (f64, f64) {
-        let script = "(() => {
-            const b = document.getElementById('map').getBoundingClientRect();
-            return [b.x, b.y, b.width, b.height];
-        })()";
-        let found = self.eval(script);
-        let v = |i: usize| found[i].as_f64().unwrap();
-        (v(0) + 118.0 + (v(2) - 268.0) * across, v(1) + 6.0 + (v(3) - 32.0) * down)
-    }
-
-    pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), more: Value) {
-        let mut params = json!({ "type": kind, "x": x, "y": y, "button": "none" });
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        self.call("Input.dispatchMouseEvent", params);
-        self.settle();
-    }
-
-    pub fn screenshot(&mut self, name: &str) {
-        if let Ok(dir) = std::env::var("ISOTHERM_SCREENSHOTS") {
-            let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
-            let png = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
-            std::fs::write(Path::new(&dir).join(format!("{name}.png")), png).unwrap();
-        }
-    }
-
-    pub fn assert_content(&self) {
-        assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
+    fn deref(&self) -> &Page {
+        &self.page
     }
 }
 
-impl Drop for Page {
-    fn drop(&mut self) {
-        // `Browser.close` ends all processes of the browser. The kill is for a browser that does not react.
-        let end = json!({ "id": 0, "method": "Browser.close" }).to_string();
-        let asked = self.to.write_all(end.as_bytes()).and_then(|()| self.to.write_all(&[0])).is_ok();
-        for _ in 0..if asked { 100 } else { 0 } {
-            if self.browser.try_wait().is_ok_and(|status| status.is_some()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        _ = self.browser.kill();
-        _ = self.browser.wait();
-        _ = self.profile.path();
+impl std::ops::DerefMut for Opened {
+    fn deref_mut(&mut self) -> &mut Page {
+        &mut self.page
     }
 }
