@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 use crate::api::Problem;
 use crate::config::{Config, DEFAULT, PATH};
 use crate::groups::Groups;
+use crate::guard::Token;
+use crate::overview::Overviews;
 use crate::sockets::{SocketError, Sockets};
 use crate::view::{self, GroupStatus, Health, NoticeView, State};
 use crate::watched::Watched;
@@ -27,6 +29,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often metrics are taken, and written to a file.
 const METRICS: Duration = Duration::from_secs(5);
 const TEXTFILE: Duration = Duration::from_secs(15);
+
+/// How often trends get a point.
+const TREND: Duration = Duration::from_secs(10);
 
 /// How often groups that failed are looked at.
 const RETRY: Duration = Duration::from_secs(5);
@@ -63,6 +68,8 @@ pub enum DaemonError {
 pub struct Daemon {
     /// The groups.
     pub groups: Groups,
+    /// What is known of all groups, for those who follow it.
+    pub overviews: Overviews,
     /// The file of the configuration. `None` for the embedded one.
     file: Option<PathBuf>,
     config: Mutex<Arc<Config>>,
@@ -125,6 +132,11 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
     for listener in sockets.control {
         runtime.spawn(server::serve(listener, Arc::clone(&daemon)));
     }
+    if let Some(listener) = sockets.page {
+        let token = config.settings.page.token_file.as_deref().map(Token::read).transpose();
+        let token = token.map_err(system("the token of the page cannot be had"))?;
+        runtime.spawn(server::serve_page(listener, token, Arc::clone(&daemon)));
+    }
     daemon.groups.configure(&config);
     daemon.groups.restore();
     daemon.take_metrics();
@@ -166,6 +178,7 @@ impl Daemon {
         let history = config.settings.history.directory.as_ref().map(|directory| directory.join("history"));
         Self {
             groups: Groups::new(config.settings.cpu_budget.0, history),
+            overviews: Overviews::default(),
             file,
             config: Mutex::new(Arc::new(config)),
             metrics: Mutex::new("".into()),
@@ -193,10 +206,11 @@ impl Daemon {
         let before = std::mem::replace(&mut *lock(&self.config), Arc::clone(&config));
         let fixed = |of: &Config| {
             let settings = &of.settings;
-            (settings.socket.clone(), settings.metrics.listen.clone(), settings.history.directory.clone())
+            let page = (settings.page.listen.clone(), settings.page.token_file.clone());
+            (settings.socket.clone(), settings.metrics.listen.clone(), page, settings.history.directory.clone())
         };
         if fixed(&before) != fixed(&config) {
-            journal::warning("another socket, metrics address or history directory needs a restart");
+            journal::warning("another socket, metrics or page address, token or history directory needs a restart");
         }
         self.groups.configure(&config);
         journal::info("the configuration is in force");
@@ -359,6 +373,10 @@ impl Clock {
         if self.watchdog.is_some_and(is_due) {
             notify(&[NotifyState::Watchdog]);
         }
+        if is_due(TREND) {
+            self.daemon.overviews.remember(&self.daemon);
+        }
+        self.daemon.overviews.tell(&self.daemon);
         if is_due(RETRY) {
             self.daemon.groups.retry();
         }

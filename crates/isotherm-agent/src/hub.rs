@@ -54,6 +54,13 @@ pub struct Known {
     pub sums: Sums,
 }
 
+impl Known {
+    /// When the run began, since the Unix epoch.
+    pub fn started_unix_ns(&self) -> u64 {
+        self.header.as_ref().map_or(0, |header| header.started_unix_ns)
+    }
+}
+
 /// Sums over all runs of a group since the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
@@ -255,7 +262,7 @@ impl EventSink for HubSink {
         hub.record_event(event);
         // What nobody reads is not made.
         if hub.stream.receiver_count() > 0
-            && let Some(streamed) = view::Streamed::new(event)
+            && let Some(streamed) = view::Streamed::new(event, hub.lock().started_unix_ns())
         {
             // All receivers may have gone meanwhile.
             let _ = hub.stream.send(Arc::new(streamed));

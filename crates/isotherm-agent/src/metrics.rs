@@ -22,6 +22,7 @@ use crate::cgroups::{self, OTHERS};
 use crate::config::GroupSettings;
 use crate::daemon::Daemon;
 use crate::hub::Known;
+use crate::overview::process_cpu;
 use crate::view::{self, State, window_name};
 
 type Labels = Vec<(&'static str, String)>;
@@ -128,8 +129,7 @@ fn of_daemon(daemon: &Daemon, metrics: &mut Metrics) {
     );
     set(&budget, &[], daemon.groups.allowance().cpu());
     let cpu = metrics.sums("process_cpu", "CPU time of the daemon", Some(Unit::Seconds));
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    sum(&cpu, &[], time.tv_sec as f64 + time.tv_nsec as f64 / 1e9);
+    sum(&cpu, &[], process_cpu().as_secs_f64());
     if let Ok(memory) = memory_use(Path::new("/"), std::process::id()) {
         let resident = metrics.gauges("process_resident_memory", "Memory of the daemon", Some(Unit::Bytes));
         set(&resident, &[], memory.resident as f64);

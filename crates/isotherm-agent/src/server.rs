@@ -1,4 +1,4 @@
-//! The HTTP server: on a Unix socket for all, and on a loopback address for metrics alone.
+//! The HTTP server: on a Unix socket for all, and by TCP for metrics alone or for the live page.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -22,8 +25,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, broadcast, mpsc};
 
-use crate::api::{self, Answer, Call, Problem};
+use crate::api::{self, Answer, Call, HTML, PAGE, Problem, SVG};
 use crate::daemon::Daemon;
+use crate::guard::{self, Token};
 use crate::journal;
 use crate::patience::Patient;
 use crate::view::Streamed;
@@ -196,15 +200,41 @@ pub async fn serve_metrics(listener: TcpListener, daemon: Arc<Daemon>) {
     .await;
 }
 
+/// Serves all operations that change nothing, for browsers. With a token, those who do not know it get the page only,
+/// which asks for it.
+pub async fn serve_page(listener: TcpListener, token: Option<Token>, daemon: Arc<Daemon>) {
+    let token = Arc::new(token);
+    accept(listener, move |client: &TcpStream| {
+        let (daemon, token, who) = (Arc::clone(&daemon), Arc::clone(&token), TcpListener::who(client));
+        move |request: Request<Incoming>| {
+            let may = token.as_ref().as_ref().is_none_or(|token| token.is_in(request.headers()));
+            let (daemon, is_page) = (Arc::clone(&daemon), request.uri().path() == PAGE);
+            if !may && request.headers().contains_key(AUTHORIZATION) {
+                journal::warning(&format!("{who} has a wrong token for the page"));
+            }
+            async move {
+                if !may && !is_page {
+                    let detail = "this needs the token that page.token_file has: Authorization: Bearer TOKEN";
+                    return Problem::new(401, detail).into();
+                }
+                answer(request, daemon, None).await.unwrap_or_else(Answer::from)
+            }
+        }
+    })
+    .await;
+}
+
 async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u32, u32)>) -> Result<Answer, Problem> {
     let (head, body) = request.into_parts();
+    guard::check(&head, &daemon.config().settings.page.hosts)?;
     let (operation, path) = api::find(head.method.as_str(), head.uri.path())?;
     if operation.changes() {
         let uid = peer.map(|(uid, _)| uid);
         let own = rustix::process::geteuid().as_raw();
         let may = uid.is_some_and(|uid| uid == 0 || uid == own || daemon.config().may_change.contains(&uid));
         if !may {
-            let detail = "only root and the users of may_change in the configuration may change something";
+            let detail = "only root and the users of may_change in the configuration may change something, by the \
+                          Unix socket";
             return Err(Problem::new(403, detail));
         }
     }
@@ -242,17 +272,52 @@ fn log(operation: &api::Operation, call: &Call, problem: Option<&Problem>) {
 }
 
 fn response(answer: Answer) -> Response<Content> {
-    let (status, media, content) = match answer {
-        Answer::Done => (204, None, Content::Whole(None)),
-        Answer::Document { status, media, bytes } => (status, Some(media), Content::Whole(Some(bytes))),
-        Answer::Stream(events) => (200, Some("text/event-stream"), stream(events)),
+    let (status, media, policy, content) = match answer {
+        Answer::Done => (204, None, NOTHING, Content::Whole(None)),
+        Answer::Document { status, media, bytes } => {
+            let policy = match media {
+                // A report says itself what it may do.
+                HTML => OF_REPORTS,
+                SVG => OF_PICTURES,
+                _ => NOTHING,
+            };
+            (status, Some(media), policy, Content::Whole(Some(bytes)))
+        }
+        Answer::Page(page) => (200, Some(HTML), &*page.policy, Content::Whole(Some(Bytes::from_static(&page.html)))),
+        Answer::Stream(events) => (200, Some("text/event-stream"), NOTHING, stream(events)),
     };
     let mut response = Response::new(content);
+    secure(response.headers_mut(), policy);
+    if status == 401 {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(media) = media {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
     }
     response
+}
+
+/// What documents may do in a browser: nothing; reports, what they say themselves; pictures, what they consist of.
+const NOTHING: &str = "default-src 'none'";
+const OF_REPORTS: &str = "object-src 'none'";
+const OF_PICTURES: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/// Tells a browser to show a document nowhere but in a window of its own, to let no other site read it, and to keep
+/// nothing of it.
+fn secure(headers: &mut HeaderMap, policy: &str) {
+    let policy = HeaderValue::try_from(format!("{policy}; frame-ancestors 'none'"));
+    // A policy consists of words.
+    headers.extend(policy.ok().map(|policy| (CONTENT_SECURITY_POLICY, policy)));
+    for (name, value) in [
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
 }
 
 /// The content of an answer.

@@ -17,6 +17,8 @@ pub struct Sockets {
     pub control: Vec<UnixListener>,
     /// For metrics alone.
     pub metrics: Vec<TcpListener>,
+    /// For the live page.
+    pub page: Option<TcpListener>,
     /// The path of the control socket, if the daemon has made it and is to remove it.
     pub own: Option<PathBuf>,
 }
@@ -57,12 +59,16 @@ impl Sockets {
             let bound = std::net::TcpListener::bind(address).and_then(listener);
             sockets.metrics.push(bound.map_err(|error| SocketError::Open(address.clone(), error))?);
         }
+        if let Some(address) = &settings.page.listen {
+            let bound = std::net::TcpListener::bind(address).and_then(listener);
+            sockets.page = Some(bound.map_err(|error| SocketError::Open(address.clone(), error))?);
+        }
         Ok(sockets)
     }
 
     /// Takes what systemd hands over.
     fn handed_over(mut descriptors: ListenFd) -> Result<Self, SocketError> {
-        let mut sockets = Self { control: Vec::new(), metrics: Vec::new(), own: None };
+        let mut sockets = Self { control: Vec::new(), metrics: Vec::new(), page: None, own: None };
         for nth in 0..descriptors.len() {
             let unusable = |error| SocketError::Unusable(FIRST + nth, error);
             if let Ok(Some(control)) = descriptors.take_unix_listener(nth) {

@@ -1,17 +1,22 @@
 //! What clients get to see of a group, as plain data that is written as JSON.
 
+mod snapshot;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, WINDOWS};
 use isotherm_core::{Attributes, Pace, TargetId};
-use isotherm_record::{Activity, SnapshotRecord, SurveyRecord, TargetInfo, TargetInfos};
+use isotherm_record::{Activity, SurveyRecord, TargetInfo, TargetInfos};
 use isotherm_run::{Event, Notice, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{GroupSettings, Limits};
 use crate::hub::Known;
+use crate::overview::Overview;
+
+pub use snapshot::{PagesView, RegionView, SnapshotView, TargetRegions};
 
 /// A time in nanoseconds.
 fn ns(time: Duration) -> u64 {
@@ -108,18 +113,23 @@ impl Memory {
     /// What a survey says.
     pub fn new(sums: &PageSums) -> Self {
         let within = WINDOWS.iter().zip(sums.within);
-        // The figures count what is not known as accessed in the same share as what is.
-        let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
-        let known = observable.saturating_sub(sums.figures.unknown) as f64 / observable.max(1) as f64;
         Self {
             resident: sums.figures.present,
             touched_within: within.map(|(window, bytes)| (window_name(*window), bytes)).collect(),
-            idle: (observable.saturating_sub(sums.figures.touched) as f64 * known) as u64,
+            idle: Self::idle(sums, sums.figures.touched),
             swapped: sums.figures.swapped.known(),
             lazily_freed: sums.kinds.lazily_freed,
             unobservable: sums.figures.unobservable,
             unknown: sums.figures.unknown,
         }
+    }
+
+    /// What of some memory is known not to be among the accessed bytes.
+    pub fn idle(sums: &PageSums, accessed: u64) -> u64 {
+        // The figures count what is not known as accessed in the same share as what is.
+        let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
+        let known = observable.saturating_sub(sums.figures.unknown) as f64 / observable.max(1) as f64;
+        (observable.saturating_sub(accessed) as f64 * known) as u64
     }
 }
 
@@ -294,76 +304,6 @@ pub fn targets(known: &Known) -> Vec<TargetView> {
     known.targets.iter().map(view).collect()
 }
 
-/// The newest snapshot of a group.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct SnapshotView {
-    /// Since the run began.
-    pub time_ns: u64,
-    /// The time that it covers.
-    pub aggregation_ns: u64,
-    /// The processes, each with its regions.
-    pub targets: Vec<TargetRegions>,
-}
-
-/// The regions of a process.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct TargetRegions {
-    /// The process ID. 0 for physical memory.
-    pub pid: u32,
-    /// The command line, or the name.
-    pub command: String,
-    /// The regions, by address.
-    pub regions: Vec<RegionView>,
-}
-
-/// A region: neighbouring memory of about one access frequency.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RegionView {
-    /// The first address.
-    pub start: u64,
-    /// The address after the last.
-    pub end: u64,
-    /// How many samples found it accessed, of those of an aggregation.
-    pub nr_accesses: u32,
-    /// The share of the samples that found it accessed, 0 to 1.
-    pub access_rate: f64,
-    /// How often a page is accessed in a second.
-    pub access_hz: f64,
-    /// For how long the access frequency has been the same.
-    pub age_ns: u64,
-    /// Bytes of it that are in memory. `None` without surveys.
-    pub present_bytes: Option<u64>,
-}
-
-impl SnapshotView {
-    /// What is shown of a snapshot.
-    pub fn new(record: &SnapshotRecord) -> Self {
-        let snapshot = &record.snapshot;
-        let target = |target: &isotherm_core::TargetSnapshot| TargetRegions {
-            pid: target.id.pid().unwrap_or(0),
-            command: record.info(target.id).command.clone(),
-            regions: target
-                .regions
-                .iter()
-                .map(|region| RegionView {
-                    start: region.range.start(),
-                    end: region.range.end(),
-                    nr_accesses: region.nr_accesses,
-                    access_rate: region.access_rate(snapshot.samples),
-                    access_hz: region.access_hz(snapshot.aggregation),
-                    age_ns: ns(snapshot.aggregation).saturating_mul(region.age.into()),
-                    present_bytes: region.pages.as_ref().map(|pages| pages.present),
-                })
-                .collect(),
-        };
-        Self {
-            time_ns: ns(snapshot.time),
-            aggregation_ns: ns(snapshot.aggregation),
-            targets: snapshot.targets.iter().map(target).collect(),
-        }
-    }
-}
-
 /// A message to the user.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NoticeView {
@@ -421,14 +361,17 @@ pub enum Streamed {
         /// Why.
         reason: String,
     },
+    /// All groups, in a stream of its own.
+    Overview(Box<Overview>),
 }
 
 impl Streamed {
-    /// What a stream has of an event. `None` if it has nothing of it.
-    pub fn new(event: &Event) -> Option<Self> {
+    /// What a stream has of an event of a run that began at this time since the Unix epoch. `None` if it has nothing of
+    /// it.
+    pub fn new(event: &Event, started_unix_ns: u64) -> Option<Self> {
         Some(match event {
             Event::Targets(infos) => Self::Targets { targets: named(infos) },
-            Event::Snapshot(record) => Self::Snapshot(SnapshotView::new(record)),
+            Event::Snapshot(record) => Self::Snapshot(SnapshotView::new(record, started_unix_ns)),
             Event::Survey(record) => Self::survey(record),
             Event::Activity(activity) => Self::activity(activity),
             Event::Mark(mark) => Self::Mark { time_ns: ns(mark.time), text: mark.text.to_string() },
@@ -453,6 +396,7 @@ impl Streamed {
             Self::Mark { .. } => "mark",
             Self::Notice(_) => "notice",
             Self::End { .. } => "end",
+            Self::Overview(_) => "overview",
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::body::Bytes;
+use isotherm_report::LivePage;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
@@ -12,6 +13,10 @@ use crate::view::Streamed;
 
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
+
+/// The media types of pages and of pictures.
+pub const HTML: &str = "text/html; charset=utf-8";
+pub const SVG: &str = "image/svg+xml";
 
 /// An answer.
 pub enum Answer {
@@ -26,6 +31,8 @@ pub enum Answer {
         /// The document.
         bytes: Bytes,
     },
+    /// The live page.
+    Page(&'static LivePage),
     /// Events, until the client goes away or the group does.
     Stream(broadcast::Receiver<Arc<Streamed>>),
 }

@@ -6,6 +6,7 @@
 mod answer;
 mod openapi;
 mod operations;
+mod page;
 mod problem;
 
 use std::collections::BTreeMap;
@@ -13,9 +14,11 @@ use std::collections::BTreeMap;
 use schemars::{Schema, SchemaGenerator};
 
 pub use answer::Answer;
+pub(crate) use answer::{HTML, SVG};
 pub use openapi::document;
 pub(crate) use operations::metrics;
 pub use operations::{OPENMETRICS, OPERATIONS};
+pub use page::PAGE;
 pub use problem::Problem;
 
 use crate::daemon::Daemon;

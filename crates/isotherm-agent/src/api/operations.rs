@@ -1,18 +1,19 @@
 //! The table of operations, and what each does.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use isotherm_core::survey::WINDOWS;
 use isotherm_core::units;
-use isotherm_kernel::unix_ns;
 use isotherm_report::{Format, GroupBy, Kind, Measure, Options, SelectedTarget, Selection, SummarySort};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::answer::JSON;
+use super::answer::{HTML, JSON, SVG};
+use super::page::{self, PAGE};
 use super::{Answer, Call, Make, Operation, Problem};
 use crate::config::{AttributeSettings, Group, GroupSettings, Time};
 use crate::daemon::Daemon;
+use crate::overview::{Overview, Trend};
 use crate::view::{self, FedGoal, GroupStatus, Health, SchemeStatus, SnapshotView, TargetView, Version};
 
 /// The name of a moment.
@@ -86,6 +87,10 @@ pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; char
 /// The media type of metrics in the older format.
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+const LAST: (&str, &str) = ("last", "The length of the time that it is on, such as 1h. Without it, all that is kept.");
+const FROM: (&str, &str) = ("from", "The begin of that time, in milliseconds since the Unix epoch.");
+const TO: (&str, &str) = ("to", "The end of that time, in milliseconds since the Unix epoch. Without it, now.");
+
 /// What may be asked.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
@@ -118,6 +123,28 @@ pub const OPERATIONS: &[Operation] = &[
         query: &[("format", "openmetrics, or text for the older format of Prometheus. Without it, OpenMetrics.")],
         answer: Some((OPENMETRICS, None)),
         run: |daemon, call| metrics(daemon, call.query.get("format").map(String::as_str)),
+        ..GET
+    },
+    Operation { path: PAGE, about: "The live page, for browsers", answer: Some((HTML, None)), run: page::page, ..GET },
+    Operation {
+        path: "/v1/overview",
+        about: "What is known of all groups",
+        answer: json(of::<Overview>),
+        run: |daemon, _| Answer::json(&daemon.overviews.take(daemon)),
+        ..GET
+    },
+    Operation {
+        path: "/v1/overview/events",
+        about: "The same each second, server-sent",
+        answer: Some(("text/event-stream", None)),
+        run: |daemon, _| Ok(Answer::Stream(daemon.overviews.subscribe())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/trends",
+        about: "The memory of each group over the last hour, by the name of the group",
+        answer: json(of::<BTreeMap<String, Trend>>),
+        run: |daemon, _| Answer::json(&daemon.overviews.trends()),
         ..GET
     },
     Operation {
@@ -265,9 +292,12 @@ pub const OPERATIONS: &[Operation] = &[
         path: "/v1/groups/{group}/snapshot",
         about: "The newest snapshot, with all regions",
         answer: json(of::<SnapshotView>),
-        run: |daemon, call| match daemon.groups.get(call.group())?.hub.known().snapshot {
-            Some(record) => Answer::json(&SnapshotView::new(&record)),
-            None => Err(Problem::new(404, "there is no snapshot yet")),
+        run: |daemon, call| {
+            let known = daemon.groups.get(call.group())?.hub.known();
+            match &known.snapshot {
+                Some(record) => Answer::json(&SnapshotView::new(record, known.started_unix_ns())),
+                None => Err(Problem::new(404, "there is no snapshot yet")),
+            }
         },
         ..GET
     },
@@ -316,10 +346,20 @@ pub const OPERATIONS: &[Operation] = &[
         ..DELETE
     },
     Operation {
+        path: "/v1/groups/{group}/heatmap",
+        about: "What the live page draws of the group. It may change with each version",
+        query: &[LAST, FROM, TO],
+        answer: Some((JSON, None)),
+        run: page::heatmap,
+        ..GET
+    },
+    Operation {
         path: "/v1/groups/{group}/reports/{kind}",
         about: "A report on what is kept of the group",
         query: &[
-            ("last", "The time up to now that it is on, such as 1h. Without it, all that is kept."),
+            LAST,
+            FROM,
+            TO,
             ("format", "The format, such as json or text. Without it, JSON if the report has it."),
             ("target", "Only the target with this process ID."),
             ("hot", "How often hot memory is accessed at least, such as 10Hz."),
@@ -344,7 +384,6 @@ pub(crate) fn metrics(daemon: &Daemon, format: Option<&str>) -> Result<Answer, P
 }
 
 fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
-    daemon.groups.get(call.group())?;
     let name = call.path.get(1).map(String::as_str).unwrap_or_default();
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
         let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
@@ -358,18 +397,10 @@ fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
         None if kind.formats().contains(&Format::Json) => Format::Json,
         None => kind.formats().first().copied().unwrap_or(Format::Html),
     };
-    let now = unix_ns() / 1_000_000;
-    let from = match call.query.get("last") {
-        Some(text) => {
-            let last = units::parse_duration(text).map_err(|error| Problem::new(400, format!("last: {error}")))?;
-            now.saturating_sub(last.max(Duration::from_secs(1)).as_millis() as u64)
-        }
-        None => 0,
-    };
     let target = call.query.get("target").map(|pid| {
         pid.parse().map(SelectedTarget::Process).map_err(|_| Problem::new(400, format!("{pid:?} is no process ID")))
     });
-    let kept = crate::history::open(&daemon.history_of(call.group())?, from, now)?;
+    let kept = page::kept(daemon, call)?;
     let parameter = |name: &str| call.query.get(name).map(String::as_str);
     let window = parameter("window").map(|text| {
         let window = units::parse_duration(text).ok().filter(|window| WINDOWS.contains(window));
@@ -391,8 +422,8 @@ fn report(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
     let media = match format {
         Format::Json => JSON,
         Format::Text => "text/plain; charset=utf-8",
-        Format::Html => "text/html; charset=utf-8",
-        Format::Svg => "image/svg+xml",
+        Format::Html => HTML,
+        Format::Svg => SVG,
         Format::Png => "image/png",
     };
     Ok(Answer::bytes(media, out))
@@ -414,7 +445,7 @@ fn chosen<T: Copy>(
 
 impl Call {
     /// The name of the group that the path has.
-    fn group(&self) -> &str {
+    pub(super) fn group(&self) -> &str {
         self.path.first().map(String::as_str).unwrap_or_default()
     }
 

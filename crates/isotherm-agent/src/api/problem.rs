@@ -32,6 +32,7 @@ impl Problem {
     pub fn new(status: u16, detail: impl Into<String>) -> Self {
         let title = match status {
             400 => "Bad Request",
+            401 => "Unauthorized",
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",

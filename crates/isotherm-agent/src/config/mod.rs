@@ -44,6 +44,9 @@ pub struct Settings {
     /// Where metrics can be had besides the control socket.
     #[serde(default)]
     pub metrics: MetricsSettings,
+    /// The live page, for browsers.
+    #[serde(default)]
+    pub page: PageSettings,
     /// What is kept of the past.
     #[serde(default)]
     pub history: HistorySettings,
@@ -62,6 +65,24 @@ pub struct MetricsSettings {
     /// A file for the textfile collector of Prometheus's node exporter, written every 15 s. Its name ends in `.prom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub textfile: Option<PathBuf>,
+}
+
+/// The live page, for browsers. It changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PageSettings {
+    /// An address and a port where the page can be had besides the control socket, such as `127.0.0.1:9754`. All users
+    /// of the machine can read it there, unless there is a token. Any but a loopback address needs a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+    /// A file with a token of at least 16 letters, digits and signs, which everybody has to know who reads the page by
+    /// TCP. Other users may not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// Names under which browsers reach the daemon, such as that of a proxy. Addresses and `localhost` need no name
+    /// here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
 /// What is kept of the past.
@@ -167,6 +188,17 @@ impl Config {
                 let parsed = address.parse::<std::net::SocketAddr>();
                 if !parsed.is_ok_and(|address| address.ip().is_loopback()) {
                     let message = format!("{address:?} is no loopback address with a port, such as 127.0.0.1:9753");
+                    return diagnostics.fail(node.position, message);
+                }
+            }
+            if let Some(address) = &settings.page.listen {
+                let node = root.get("page").and_then(|node| node.get("listen")).unwrap_or(root);
+                let message = match address.parse::<std::net::SocketAddr>() {
+                    Ok(address) if address.ip().is_loopback() || settings.page.token_file.is_some() => None,
+                    Ok(_) => Some(format!("{address:?} is no loopback address; that needs a token_file")),
+                    Err(_) => Some(format!("{address:?} is no address with a port, such as 127.0.0.1:9754")),
+                };
+                if let Some(message) = message {
                     return diagnostics.fail(node.position, message);
                 }
             }

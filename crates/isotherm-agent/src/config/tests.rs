@@ -37,6 +37,8 @@ fn errors_have_their_places() {
         ("groups:\n- {name: a, select: {all: true}}\n- {name: a, select: {all: true}}", "3:3: two groups"),
         ("groups:\n- {name: a, select: {all: true}, survey: 1ms}", "2:3: "),
         ("metrics: {listen: \"0.0.0.0:9753\"}", "1:19: \"0.0.0.0:9753\" is no loopback address"),
+        ("page: {listen: \"0.0.0.0:9754\"}", "1:16: \"0.0.0.0:9754\" is no loopback address; that needs a token_file"),
+        ("page: {listen: here, token_file: /t}", "1:16: \"here\" is no address with a port"),
         ("may_change: [no-one-here]", "1:14: there is no user"),
         ("a b c", "1:1: "),
     ] {

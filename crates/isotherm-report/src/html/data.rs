@@ -24,12 +24,24 @@ use crate::text::cut;
 use crate::text::title::title;
 use crate::{ReportError, Terminal};
 
-/// The maximum number of targets with a heatmap. Those with most memory are chosen.
-const TARGETS: usize = 100;
-/// The maximum number of cells of all targets together. Each takes three bytes, and with surveys another three.
-const CELLS: usize = 600_000;
-/// The approximate maximum of regions of all snapshots and targets together. Each takes about ten bytes.
-const REGIONS: u64 = 100_000;
+/// How much of a recording a page has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The maximum number of targets with a heatmap. Those with most memory are chosen.
+    pub(crate) targets: usize,
+    /// The maximum number of cells of all targets together. Each takes three bytes, and with surveys another three.
+    pub(crate) cells: usize,
+    /// The approximate maximum of regions of all snapshots and targets together. Each takes about ten bytes.
+    pub(crate) regions: u64,
+}
+
+impl Limits {
+    /// Those of a report, which is made once.
+    pub(crate) const REPORT: Self = Self { targets: 100, cells: 600_000, regions: 100_000 };
+    /// Those of the live page, which asks again and again.
+    pub(crate) const LIVE: Self = Self { targets: 40, cells: 200_000, regions: 20_000 };
+}
+
 /// The maximum number of snapshots of a target.
 const SNAPSHOTS: u64 = 1_500;
 /// The maximum number of named pieces of address space of all targets together. Smaller pieces share a name.
@@ -44,10 +56,10 @@ const ROWS: usize = 4096;
 
 /// The targets of the page, and the resolution of their heatmaps. With surveys, a row is no more than a block of theirs
 /// if that leaves a target enough columns.
-pub(crate) fn plan(extent: &Extent, surveyed: bool) -> Plan {
+pub(crate) fn plan(extent: &Extent, surveyed: bool, limits: Limits) -> Plan {
     let columns = usize::try_from(extent.snapshots).unwrap_or(usize::MAX).clamp(1, 1600);
-    Plan::largest(extent, TARGETS, columns, |target, share| {
-        let cells = CELLS as f64 * share;
+    Plan::largest(extent, limits.targets, columns, |target, share| {
+        let cells = limits.cells as f64 * share;
         let few = (cells / 4.0).sqrt();
         let mapped: u64 = target.mapped.iter().map(|named| named.range.size()).sum();
         let blocks = if surveyed { mapped.div_ceil(BLOCK_SIZE) as f64 } else { 0.0 };
@@ -97,11 +109,11 @@ struct Moment {
 }
 
 impl<'a> SampledSnapshots<'a> {
-    pub(crate) fn new(targets: &[&'a TargetExtent], sampled: bool) -> Self {
+    pub(crate) fn new(targets: &[&'a TargetExtent], sampled: bool, limits: Limits) -> Self {
         let all: u64 = targets.iter().map(|target| target.regions).sum();
         let targets = targets.iter().map(|&target| {
             // Each target gets a share of the regions, and so of the snapshots.
-            let share = REGIONS as f64 / all.max(1) as f64;
+            let share = limits.regions as f64 / all.max(1) as f64;
             let wanted = ((target.rows as f64 * share) as u64).clamp(1, SNAPSHOTS).min(target.rows);
             (target.id, TargetSnapshots { target, wanted, visited: 0, index: vec![], bytes: vec![] })
         });

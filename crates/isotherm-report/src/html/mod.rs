@@ -1,6 +1,8 @@
 //! The HTML page: all reports in one file. It needs no network, and its content security policy forbids any.
 
 mod data;
+mod live;
+mod maps;
 mod tables;
 
 use std::io::Write;
@@ -12,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::escape::{json_in_html, markup};
 use crate::evidence::Evidence;
-use crate::extent::{Extent, SurveyedExtent, TargetExtent};
+use crate::extent::Extent;
 use crate::facts::{facts, warnings};
 use crate::groups::{GroupBy, Grouping};
 use crate::heatmap::Heatmap;
@@ -30,17 +32,28 @@ use crate::used::Used;
 use crate::wss::{GroupedWss, WssBuilder};
 use crate::{Measure, Options, Picture, ReportError, histogram, svg};
 
+use data::Limits;
+use maps::Maps;
+
+pub use live::{LivePage, live_heatmap, live_page};
+
 /// The head of all pages.
 const HEAD: &str = include_str!("../../assets/head.html");
 const TEMPLATE: &str = include_str!("../../assets/page.html");
+/// The heatmap, its lanes, and what is read off it.
+const MAP: &str = include_str!("../../assets/map.html");
+/// The table of regions.
+const REGIONS: &str = include_str!("../../assets/regions.html");
 const STYLE: &str = concat!(include_str!("../../assets/page.css"), include_str!("../../assets/picture-dark.css"));
 const PICTURE_STYLE: &str = include_str!("../../assets/picture.css");
-const SCRIPT: &str = concat!(
+/// Draws the heatmap, its lanes and the table of regions.
+const HEATMAP_SCRIPT: &str = concat!(
     include_str!("../../assets/figures.js"),
-    include_str!("../../assets/panels.js"),
     include_str!("../../assets/lanes.js"),
-    include_str!("../../assets/page.js")
+    include_str!("../../assets/heatmap.js"),
+    include_str!("../../assets/regions.js")
 );
+const SCRIPT: &str = concat!(include_str!("../../assets/panels.js"), include_str!("../../assets/page.js"));
 
 /// Writes the page. Its size is at most a few megabytes, however large the recording is.
 pub(crate) fn page(
@@ -59,38 +72,22 @@ pub(crate) fn page(
         [&mut evidence, &mut extent, &mut marks, &mut groups, &mut found, &mut surveys];
     walk(source, selection, &mut all)?;
     let extent = extent.found()?;
-    let sampled = evidence.has_samples() || !evidence.has_intervals();
-    let surveyed = evidence.surveyed();
-    let plan = data::plan(&extent, surveyed);
-    let targets: Vec<&TargetExtent> = plan.lanes.iter().map(|lane| &extent.targets[lane.target]).collect();
     let wss = found.finish(source, options.window)?;
     let by_name = Grouping::of_reader(groups.clone(), source, selection, options.by.or(Some(GroupBy::Command)))?;
     let grouping = Grouping::of_reader(groups, source, selection, options.by)?;
     let wss_groups = GroupedWss::new(&wss, source, selection, &grouping)?;
 
-    let mut of_surveys = SurveyedExtent::new(selection);
-    if !sampled {
-        walk(source, selection, &mut [&mut of_surveys])?;
-    }
-    let mut heatmap = match of_surveys.found() {
-        Some(extent) => Heatmap::begin(selection, Measure::Touched, &extent, &data::plan(&extent, true)),
-        None => Heatmap::begin(selection, Measure::Rate, &extent, &plan),
-    };
-    let mut touched =
-        (surveyed && sampled).then(|| Heatmap::begin(selection, Measure::Touched, &extent, &plan).unplaced());
-    let mut moments = data::SampledSnapshots::new(&targets, sampled);
+    let mut maps = Maps::begin(source, selection, &extent, &evidence, Limits::REPORT)?;
     let (mut overhead, mut used) = (Overhead::new(header, selection), Used::new(header, selection, &grouping));
     let mut in_surveys = SurveyedMemory::new(selection, &grouping);
     let mut summary = SummaryBuilder::grouped(grouping);
     let mut temperatures = TemperatureBuilder::default();
     let mut all: Vec<&mut dyn Accumulator> =
-        vec![&mut heatmap, &mut moments, &mut overhead, &mut used, &mut in_surveys, &mut summary, &mut temperatures];
-    all.extend(touched.as_mut().map(|touched| touched as &mut dyn Accumulator));
+        vec![&mut overhead, &mut used, &mut in_surveys, &mut summary, &mut temperatures];
+    all.extend(maps.accumulators());
     walk(source, selection, &mut all)?;
-    let mut heatmap = heatmap.finish();
-    if !sampled {
-        heatmap.targets.retain(|map| targets.iter().any(|target| target.id == map.id));
-    }
+    let maps = maps.finish();
+    let heatmap = &maps.heatmap;
     let overhead = overhead.finish();
     let idle_time = IdleTime::after(surveys, source, selection, &by_name)?;
     let temperatures = temperatures.finish(&by_name);
@@ -105,16 +102,18 @@ pub(crate) fn page(
     let marks = &marks.marks;
     let facts = facts(&summary);
     let title = facts.first().map_or("", |fact| fact);
-    let note = note(&heatmap, &moments);
-    let script = format!("\n{SCRIPT}");
+    let note = note(heatmap, &maps.moments);
+    let script = format!("\n{HEATMAP_SCRIPT}{SCRIPT}");
     let picture = options.picture;
     let fill = |name: &str, out: &mut dyn Write| -> Result<(), ReportError> {
         let text = match name {
             "data" => {
-                return json_in_html(out, &data::data(&heatmap, touched.as_ref(), &moments, marks));
+                return json_in_html(out, &maps.data(marks));
             }
             "title" => markup(title),
             "script" => script.clone(),
+            "map" => MAP.into(),
+            "regions" => REGIONS.into(),
             "facts" => items(facts.get(1..).unwrap_or_default()),
             "warnings" => items(&evidence.warnings().chain(warnings(&summary)).collect::<Vec<_>>()),
             "summary" => tables::summary(&summary),
@@ -125,18 +124,13 @@ pub(crate) fn page(
             "groups" => tables::groups(&summary),
             "targets" => tables::targets(&summary),
             "note" => markup(&note),
-            "heatmap" => svg::draw_heatmap(&heatmap, marks, picture)?.embedded(if sampled {
+            "heatmap" => svg::draw_heatmap(heatmap, marks, picture)?.embedded(if maps::has_rates(&evidence) {
                 "How often memory is accessed, over time and addresses"
             } else {
                 "Touched share over time and addresses"
             }),
-            "legend" => svg::scale(&heatmap).draw().embedded("What the colours mean"),
-            "touched-legend" => match &touched {
-                Some(_) => {
-                    Scale { measure: Measure::Touched, ..svg::scale(&heatmap) }.draw().embedded("What the colours mean")
-                }
-                None => String::new(),
-            },
+            "legend" => legend(heatmap),
+            "touched-legend" => maps.touched.as_ref().map_or_else(String::new, |_| touched_legend(heatmap)),
             "wss" => {
                 svg::draw_wss(&wss, &wss_groups, marks, picture).embedded("Working set over time, and its percentiles")
             }
@@ -158,6 +152,16 @@ pub(crate) fn page(
         Ok(out.write_all(text.as_bytes())?)
     };
     document(out, title, Some(&script), TEMPLATE, fill)
+}
+
+/// What the colours of a heatmap mean.
+fn legend(heatmap: &Heatmap) -> String {
+    svg::scale(heatmap).draw().embedded("What the colours mean")
+}
+
+/// What its colours mean when they show the share that surveys found touched.
+fn touched_legend(heatmap: &Heatmap) -> String {
+    Scale { measure: Measure::Touched, ..svg::scale(heatmap) }.draw().embedded("What the colours mean")
 }
 
 /// The section about schemes. A page has it only if schemes ran.
@@ -209,24 +213,31 @@ pub(crate) fn document(
     fill: impl Fn(&str, &mut dyn Write) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
     let style = format!("\n{PICTURE_STYLE}{STYLE}");
+    let policy = policy(script, &style);
+    with_head(out, title, &policy, &style)?;
+    filled(out, body, fill)
+}
+
+/// The content security policy of a page with this script and style, and with no others.
+fn policy(script: Option<&str>, style: &str) -> String {
     let [script, images] = match script {
         Some(script) => [format!("script-src '{}'; ", hash(script)), "img-src data:; ".into()],
         None => Default::default(),
     };
-    let policy = format!(
-        "default-src 'none'; {script}style-src '{}'; {images}base-uri 'none'; form-action 'none'",
-        hash(&style)
-    );
+    format!("default-src 'none'; {script}style-src '{}'; {images}base-uri 'none'; form-action 'none'", hash(style))
+}
+
+/// Writes the head of a page.
+fn with_head(out: &mut dyn Write, title: &str, policy: &str, style: &str) -> Result<(), ReportError> {
     filled(out, HEAD, |name, out| {
         let text = match name {
-            "policy" => policy.clone(),
+            "policy" => policy.into(),
             "title" => markup(title),
-            "style" => style.clone(),
+            "style" => style.into(),
             other => format!("(no {other})"),
         };
         Ok(out.write_all(text.as_bytes())?)
-    })?;
-    filled(out, body, fill)
+    })
 }
 
 /// The hash of an inline script or style, in the form of a content security policy.
