@@ -95,14 +95,24 @@ pub struct Hub {
     known: Mutex<Known>,
     recordings: Mutex<Recordings>,
     stream: broadcast::Sender<Arc<view::Streamed>>,
+    /// The events as they are, for those who get a recording of them.
+    events: broadcast::Sender<Event>,
+}
+
+/// The events of a run from some time on, as a recording in memory.
+pub struct Following {
+    /// What has been recorded.
+    pub recording: RecordingSink,
+    /// What follows.
+    pub events: broadcast::Receiver<Event>,
 }
 
 impl Hub {
     /// The hub of a group that was never watched, with the history that is kept of it.
     pub fn new(history: Option<HistoryWriter>) -> Self {
         let recordings = Recordings { named: Vec::new(), history };
-        let stream = broadcast::Sender::new(STREAMED);
-        Self { known: Mutex::default(), recordings: Mutex::new(recordings), stream }
+        let (stream, events) = (broadcast::Sender::new(STREAMED), broadcast::Sender::new(STREAMED));
+        Self { known: Mutex::default(), recordings: Mutex::new(recordings), stream, events }
     }
 
     /// What is known now. What is large is shared.
@@ -113,6 +123,25 @@ impl Hub {
     /// The events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<view::Streamed>> {
         self.stream.subscribe()
+    }
+
+    /// A recording of all events from now on. It begins with the newest snapshot and survey.
+    ///
+    /// # Errors
+    /// If there is no run.
+    pub fn follow(&self) -> Result<Following, RecordError> {
+        let (events, known) = (self.events.subscribe(), self.known());
+        let header = known.header.filter(|_| known.end.is_none()).ok_or(RecordError::NotWatched)?;
+        let from = known
+            .snapshot
+            .as_ref()
+            .map_or(known.from, |record| record.snapshot.time.saturating_sub(record.snapshot.aggregation));
+        let mut recording = RecordingSink::in_memory((*header).clone(), from)?;
+        let newest = known.snapshot.map(Event::Snapshot).into_iter().chain(known.survey.map(Event::Survey));
+        for event in newest {
+            recording.event(&event).map_err(RecordError::Encode)?;
+        }
+        Ok(Following { recording, events })
     }
 
     /// The group is watched from now on, by a run whose recordings have this header and that has run for this time.
@@ -260,6 +289,10 @@ impl EventSink for HubSink {
         let Self(hub) = self;
         hub.take_in(event);
         hub.record_event(event);
+        if hub.events.receiver_count() > 0 {
+            // All receivers may have gone meanwhile.
+            let _ = hub.events.send(event.clone());
+        }
         // What nobody reads is not made.
         if hub.stream.receiver_count() > 0
             && let Some(streamed) = view::Streamed::new(event, hub.lock().started_unix_ns())
@@ -283,4 +316,7 @@ pub enum RecordError {
     /// The file cannot be written.
     #[error(transparent)]
     Failed(#[from] RunError),
+    /// An event cannot be recorded.
+    #[error("what is known of the group cannot be recorded")]
+    Encode(#[source] BoxError),
 }

@@ -20,14 +20,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use isotherm_run::{Event, EventSink};
 use rustix::fs::{Gid, Mode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, broadcast, mpsc};
 
-use crate::api::{self, Answer, Call, HTML, PAGE, Problem, SVG};
+use crate::api::{self, ARROW, Answer, Call, HTML, PAGE, Problem, SVG};
 use crate::daemon::Daemon;
 use crate::guard::{self, Token};
+use crate::hub::Following;
 use crate::journal;
 use crate::patience::Patient;
 use crate::view::Streamed;
@@ -285,6 +287,7 @@ fn response(answer: Answer) -> Response<Content> {
         }
         Answer::Page(page) => (200, Some(HTML), &*page.policy, Content::Whole(Some(Bytes::from_static(&page.html)))),
         Answer::Stream(events) => (200, Some("text/event-stream"), NOTHING, stream(events)),
+        Answer::Recording(following) => (200, Some(ARROW), NOTHING, recording(*following)),
     };
     let mut response = Response::new(content);
     secure(response.headers_mut(), policy);
@@ -339,6 +342,41 @@ impl Body for Content {
             Self::Stream(events) => events.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
+}
+
+/// Records events as they come, until the run ends. Those that a slow client misses are counted.
+fn recording(following: Following) -> Content {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let Following { mut recording, mut events } = following;
+        let mut last = Duration::ZERO;
+        loop {
+            let Ok(bytes) = recording.take() else { return };
+            if !bytes.is_empty() && sender.send(bytes.into()).await.is_err() {
+                return;
+            }
+            let event = match tokio::time::timeout(ALIVE, events.recv()).await {
+                // Whether the client is there is found out with the next event.
+                Err(_) => continue,
+                Ok(Ok(event)) => event,
+                Ok(Err(broadcast::error::RecvError::Lagged(count))) => Event::Missed(missed(last, count)),
+                Ok(Err(broadcast::error::RecvError::Closed)) => return,
+            };
+            if let Event::Snapshot(record) = &event {
+                last = record.snapshot.time;
+            }
+            if matches!(event, Event::End(_)) || recording.event(&event).is_err() {
+                return;
+            }
+        }
+    });
+    Content::Stream(receiver)
+}
+
+/// So many events that a client was too slow for. Most of them were snapshots.
+fn missed(time: Duration, count: u64) -> isotherm_run::Missed {
+    let missed = isotherm_record::Missed { time, kind: isotherm_record::MissedKind::Snapshots, count };
+    isotherm_run::Missed { counts: vec![missed], ..Default::default() }
 }
 
 /// Writes events as they come. Those that a slow client misses are counted.

@@ -254,6 +254,12 @@ impl Events {
         }
     }
 
+    /// Goes on with what follows in a source with the same columns, after the end of the one before.
+    pub(crate) fn resume(&mut self, source: Source) {
+        self.batches = Batches::of(source, self.reader.needs);
+        self.end = None;
+    }
+
     /// Reads the next row.
     fn read(&mut self) {
         let Self { batches, reader, now, .. } = self;

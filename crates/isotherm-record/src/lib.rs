@@ -49,6 +49,7 @@ mod segment;
 mod shape;
 mod snapshots;
 mod source;
+mod stream;
 mod surroundings;
 mod survey;
 mod surveyed;
@@ -79,6 +80,7 @@ pub use model::{
 pub use permissions::permission_letters;
 pub use reader::{Items, Recording};
 pub use schema::Contents;
+pub use stream::StreamReader;
 pub use surroundings::{AnonymousMemory, Cgroup, Limit, Surroundings};
 pub use writer::{Recorder, recording_at};
 

@@ -7,42 +7,77 @@ use std::path::Path;
 use isotherm_output::{OutputError, OutputFile};
 use rustix::fs::{FlockOperation, flock};
 
-/// A file that ends after a whole message, unless the process is killed during a write.
+/// A file that ends after a whole message, unless the process is killed during a write; or bytes in memory, which
+/// somebody takes again and again.
 #[derive(Debug)]
 pub(crate) struct Output {
-    file: OutputFile,
+    to: To,
     /// Bytes of whole messages.
     len: u64,
 }
 
+#[derive(Debug)]
+enum To {
+    File(OutputFile),
+    /// The bytes that were not taken yet.
+    Memory(Vec<u8>),
+}
+
+/// The name of a recording in memory in messages.
+pub(crate) const IN_MEMORY: &str = "(stream)";
+
 impl Output {
     /// An output that nothing was written to.
     pub(crate) fn new(file: OutputFile) -> Self {
-        Self { file, len: 0 }
+        Self { to: To::File(file), len: 0 }
+    }
+
+    /// An output in memory.
+    pub(crate) fn in_memory() -> Self {
+        Self { to: To::Memory(Vec::new()), len: 0 }
+    }
+
+    /// The bytes since they were taken last. None of a file.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        match &mut self.to {
+            To::File(_) => Vec::new(),
+            To::Memory(bytes) => std::mem::take(bytes),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.file.path()
+        match &self.to {
+            To::File(file) => file.path(),
+            To::Memory(_) => Path::new(IN_MEMORY),
+        }
     }
 
     /// Hands one whole message to the kernel. On failure the file is cut back to its length before.
     pub(crate) fn append(&mut self, message: &[u8]) -> io::Result<()> {
-        let is_stream = self.file.is_stream();
-        let written =
-            if is_stream { self.file.write_all(message) } else { self.file.file().write_all_at(message, self.len) };
-        match written {
-            Ok(()) => self.len += message.len() as u64,
+        let written = match &mut self.to {
+            To::Memory(bytes) => {
+                bytes.extend_from_slice(message);
+                Ok(())
+            }
             // What a stream has taken cannot be taken back.
-            Err(_) if is_stream => {}
+            To::File(file) if file.is_stream() => file.write_all(message),
             // The error to report is that of the write. If cutting back fails too, readers accept a torn tail.
-            Err(_) => drop(self.file.file().set_len(self.len)),
+            To::File(file) => {
+                file.file().write_all_at(message, self.len).inspect_err(|_| drop(file.file().set_len(self.len)))
+            }
+        };
+        if written.is_ok() {
+            self.len += message.len() as u64;
         }
         written
     }
 
     /// Whether what was written can be replaced.
     pub(crate) fn is_stream(&self) -> bool {
-        self.file.is_stream()
+        match &self.to {
+            To::File(file) => file.is_stream(),
+            To::Memory(_) => true,
+        }
     }
 
     /// Puts `message` in the place of all messages from byte `at` on, unless it is longer, or somebody is just opening
@@ -52,7 +87,8 @@ impl Output {
     /// # Errors
     /// If the kernel does not take it. The file holds the messages then.
     pub(crate) fn replace(&mut self, at: u64, message: &[u8]) -> io::Result<()> {
-        let file = self.file.file();
+        let To::File(file) = &self.to else { return Ok(()) };
+        let file = file.file();
         let (end, copied) = (at + message.len() as u64, self.len + message.len() as u64);
         if end > self.len || flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(());
@@ -71,7 +107,10 @@ impl Output {
 
     /// Gives the file the name of the output, if it has not got it.
     pub(crate) fn publish(&mut self) -> Result<(), OutputError> {
-        self.file.publish()
+        match &mut self.to {
+            To::File(file) => file.publish(),
+            To::Memory(_) => Ok(()),
+        }
     }
 
     /// Bytes of whole messages.

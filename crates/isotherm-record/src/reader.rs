@@ -279,13 +279,14 @@ impl Drop for Locked {
 }
 
 /// What the first message of a recording says.
-struct First {
-    fields: Fields,
-    header: Header,
+#[derive(Debug)]
+pub(crate) struct First {
+    pub(crate) fields: Fields,
+    pub(crate) header: Header,
 }
 
 /// Reads the first message: what it says, and the byte after it.
-fn read_header(path: &Path, file: &Arc<File>, len: u64) -> Result<(First, u64), RecordError> {
+pub(crate) fn read_header(path: &Path, file: &Arc<File>, len: u64) -> Result<(First, u64), RecordError> {
     let mut ahead = Ahead::new(Arc::clone(file), len);
     match find(&mut ahead, 0, len, Checksum::Ignored) {
         Ok(Begins::Message(message)) => {

@@ -136,7 +136,24 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Write`].
     pub fn begin(output: OutputFile, header: &Header, contents: Contents) -> Result<Self, RecordError> {
-        let output = Output::new(output);
+        Self::begin_at(Output::new(output), header, contents)
+    }
+
+    /// Begins a recording in memory, for [`StreamReader`](crate::StreamReader). [`take`](Self::take) hands out its
+    /// bytes.
+    ///
+    /// # Errors
+    /// [`RecordError::Encode`] if the header cannot be encoded.
+    pub fn in_memory(header: &Header, contents: Contents) -> Result<Self, RecordError> {
+        Self::begin_at(Output::in_memory(), header, contents)
+    }
+
+    /// The bytes of a recording in memory since they were taken last, which are whole messages. None of a file.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.output.take()
+    }
+
+    fn begin_at(output: Output, header: &Header, contents: Contents) -> Result<Self, RecordError> {
         let encode = |reason: String| RecordError::Encode { path: output.path().into(), reason };
         // Segments of a stream are too short to be merged.
         let schema =

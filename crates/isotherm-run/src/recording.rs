@@ -44,6 +44,15 @@ pub struct RecordingSink {
     summary: RecordingSlot,
 }
 
+/// What a recording of a live run has columns for.
+const LIVE: Contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: false };
+
+/// The header of a recording from this time on.
+fn since(header: Header, from: Duration) -> Header {
+    let part = (!from.is_zero()).then_some(Part { from_ns: from.as_nanos() as u64, to_ns: None });
+    Header { part, ..header }
+}
+
 /// Holds the summary of a recording once it is complete.
 pub(crate) type RecordingSlot = Arc<Mutex<Option<RecordingSummary>>>;
 
@@ -55,10 +64,27 @@ impl RecordingSink {
     /// # Errors
     /// If the file cannot be created or written.
     pub fn create(path: &Path, header: Header, from: Duration, usage: bool) -> Result<Self, RunError> {
-        let part = (!from.is_zero()).then_some(Part { from_ns: from.as_nanos() as u64, to_ns: None });
-        let contents = Contents { activities: true, surveys: true, live: true, marks: true, allocations: false };
-        let recorder = Recorder::begin(recording_at(path).create()?, &Header { part, ..header }, contents)?;
+        let recorder = Recorder::begin(recording_at(path).create()?, &since(header, from), LIVE)?;
         Ok(Self::new(recorder, usage.then(Usage::new), false))
+    }
+
+    /// Begins the same recording in memory, for [`isotherm_record::StreamReader`]. [`take`](Self::take) hands out its
+    /// bytes.
+    ///
+    /// # Errors
+    /// If the header cannot be encoded.
+    pub fn in_memory(header: Header, from: Duration) -> Result<Self, RunError> {
+        Ok(Self::new(Recorder::in_memory(&since(header, from), LIVE)?, None, false))
+    }
+
+    /// The bytes of a recording in memory that were not taken yet, with all events so far. None after its end.
+    ///
+    /// # Errors
+    /// If they cannot be encoded.
+    pub fn take(&mut self) -> Result<Vec<u8>, BoxError> {
+        let Some(recorder) = &mut self.recorder else { return Ok(Vec::new()) };
+        recorder.flush()?;
+        Ok(recorder.take())
     }
 
     /// The same recording, which keeps about so many bytes in memory at most ([`Recorder::with_segments_of`]).

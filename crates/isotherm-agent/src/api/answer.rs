@@ -9,10 +9,14 @@ use tokio::sync::broadcast;
 
 use super::Problem;
 use super::problem::PROBLEM;
+use crate::hub::Following;
 use crate::view::Streamed;
 
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
+
+/// The media type of a recording that is a stream.
+pub const ARROW: &str = "application/vnd.apache.arrow.stream";
 
 /// The media types of pages and of pictures.
 pub const HTML: &str = "text/html; charset=utf-8";
@@ -35,6 +39,8 @@ pub enum Answer {
     Page(&'static LivePage),
     /// Events, until the client goes away or the group does.
     Stream(broadcast::Receiver<Arc<Streamed>>),
+    /// A recording of the events, as long.
+    Recording(Box<Following>),
 }
 
 impl Answer {

@@ -8,7 +8,7 @@ use isotherm_report::{Format, GroupBy, Kind, Measure, Options, SelectedTarget, S
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::answer::{HTML, JSON, SVG};
+use super::answer::{ARROW, HTML, JSON, SVG};
 use super::page::{self, PAGE};
 use super::{Answer, Call, Make, Operation, Problem};
 use crate::config::{AttributeSettings, Group, GroupSettings, Time};
@@ -306,6 +306,13 @@ pub const OPERATIONS: &[Operation] = &[
         about: "Events from now on, server-sent",
         answer: Some(("text/event-stream", None)),
         run: |daemon, call| Ok(Answer::Stream(daemon.groups.get(call.group())?.hub.subscribe())),
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/recording",
+        about: "A recording of the group from now on, as a stream",
+        answer: Some((ARROW, None)),
+        run: |daemon, call| Ok(Answer::Recording(Box::new(daemon.groups.get(call.group())?.hub.follow()?))),
         ..GET
     },
     Operation {

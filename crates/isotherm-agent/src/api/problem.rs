@@ -67,7 +67,7 @@ impl From<RecordError> for Problem {
     fn from(error: RecordError) -> Self {
         let status = match error {
             RecordError::NotWatched | RecordError::Running => 409,
-            RecordError::Failed(_) => 500,
+            RecordError::Failed(_) | RecordError::Encode(_) => 500,
         };
         Self::new(status, chain(&error))
     }

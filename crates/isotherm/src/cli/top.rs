@@ -4,8 +4,50 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::ctl::SOCKET;
 use super::targets::SELECTORS;
 use super::{PhysicalOptions, WatchOptions};
+
+/// The options that say what is watched, and how. The daemon has its configuration for that.
+const WATCHING: [&str; 37] = [
+    "pid",
+    "name",
+    "command-line",
+    "cgroup",
+    "unit",
+    "container",
+    "all",
+    "min_rss",
+    "exclude",
+    "children",
+    "wait",
+    "mapping",
+    "duration",
+    "probe",
+    "survey",
+    "shared",
+    "shared_hold",
+    "allow_pauses",
+    "cpu_budget",
+    "target_budget",
+    "start",
+    "nice",
+    "cpu_affinity",
+    "intervals",
+    "intervals_goal",
+    "sample",
+    "aggr",
+    "update",
+    "regions",
+    "seed",
+    "user",
+    "command",
+    "physical",
+    "range",
+    "node",
+    "schemes",
+    "log",
+];
 
 /// Watch the memory accesses of processes, or of all physical memory, live
 ///
@@ -15,6 +57,8 @@ use super::{PhysicalOptions, WatchOptions};
 ///
 /// Memory is watched as by `isotherm record`. With --schemes, isotherm also acts on it, as `isotherm run` does, and the
 /// screen shows what each scheme does.
+///
+/// With --connect, a running daemon watches, and the screen shows what it finds in one of its groups.
 ///
 /// The output of a command that isotherm starts is discarded, or written to the file that --log names. When the target
 /// has ended, the last picture stays until q is pressed.
@@ -30,6 +74,12 @@ pub struct Top {
     /// in force
     #[arg(short, long, value_name = "FILE")]
     pub schemes: Option<PathBuf>,
+    /// Show this group of the running daemon, instead of watching with a probe of one's own
+    #[arg(long, value_name = "GROUP", conflicts_with_all = WATCHING)]
+    pub connect: Option<String>,
+    /// With --connect: the socket of the daemon
+    #[arg(long, value_name = "PATH", default_value = SOCKET, hide_short_help = true)]
+    pub socket: PathBuf,
     /// Append the standard output and error of the command to this file [default: discard them]
     #[arg(long, value_name = "FILE", conflicts_with_all = SELECTORS)]
     pub log: Option<PathBuf>,
@@ -66,6 +116,7 @@ Examples:
   isotherm top --physical                      all memory of the machine
   isotherm top --schemes prcl.yaml --pid 1234  a process and what a scheme does
   isotherm top --log out.txt -- ./my-program
+  isotherm top --connect redis                 a group of the running daemon
 
 History: isotherm keeps about the last 60,000 aggregation intervals, 100 minutes by default, in at most 25 MB for all \
 targets together. Older times are kept at a lower resolution. A paused screen takes the same amount again.
@@ -80,3 +131,21 @@ Exit status: that of the command if it ended by itself, or 128 plus the number o
 if q ended \
 the command (it gets SIGTERM) or there is no command; 1 if the run failed; 2 if the call was wrong or there is no \
 terminal.";
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+
+    use super::*;
+
+    #[test]
+    fn all_options_but_those_of_the_daemon_contradict_it() {
+        let command = Top::augment_args(clap::Command::new("top"));
+        let mut found: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+        found.retain(|id| !["connect", "socket"].contains(id));
+        found.sort_unstable();
+        let mut expected = WATCHING;
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+}

@@ -6,6 +6,7 @@
 mod address_lines;
 mod app;
 mod cgroups;
+mod connected;
 mod draw;
 mod figures;
 mod frame;
@@ -51,6 +52,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SLOWEST: Duration = Duration::from_secs(1);
 
 pub fn run(options: &Top) -> Result<ExitCode> {
+    if let Some(group) = &options.connect {
+        check_terminal()?;
+        return connected::run(options, group);
+    }
     let watch = &options.watch;
     // The screen reads keys from the terminal. So the command gets standard input only if that is not a terminal.
     let streams = Streams::Detached { input: !stdin().is_terminal(), log: options.log.clone() };

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod connected;
 mod names;
 mod schemes;
 mod user;
