@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::scheduling::Urgent;
+use crate::scheduling::{Urgent, pause};
 
 /// One call holds the memory map of a target for no longer than this where the kernel allows to split it, unless an
 /// option allows more.
@@ -59,13 +59,14 @@ impl HoldAccount {
 }
 
 /// Makes a call that holds the memory map of a target, and returns how long it took. The thread is [`Urgent`]
-/// meanwhile, so that the target does not wait for a processor as well.
+/// meanwhile, so that the target does not wait for a processor as well. Afterwards it may [`pause`].
 pub fn held<T>(call: impl FnOnce() -> T) -> (T, Duration) {
     let urgent = Urgent::begin();
     let began = Instant::now();
     let result = call();
     let took = began.elapsed();
     drop(urgent);
+    pause();
     ACCOUNT.with_borrow(|account| account.iter().for_each(|account| account.note(took)));
     (result, took)
 }

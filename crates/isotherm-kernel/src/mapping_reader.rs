@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::maps::{Entry, KERNEL_SPACE, MappingNames, NameRoom, Vma, read_entries};
 use crate::procmap;
-use crate::scheduling::Urgent;
+use crate::scheduling::UrgentTurns;
 
 /// A text of more than about this many bytes is long.
 const LONG: usize = 1 << 20;
@@ -27,9 +27,6 @@ const LINE: usize = 60;
 
 /// One part in this many of the known names is asked for in a reading.
 const TURNS: usize = 64;
-
-/// How many mappings are asked for before other threads get the processor.
-const AT_ONCE: usize = 1024;
 
 /// The name of a mapping whose path is so long that the kernel does not tell it.
 const TOO_LONG: &str = "…";
@@ -81,12 +78,9 @@ impl MappingReader {
         let mut at = 0;
         // The kernel holds the memory map, or the mapping, while it answers. It does not wait for a processor
         // meanwhile.
-        let mut urgent = Urgent::begin();
+        let mut urgent = UrgentTurns::begin();
         loop {
-            if found.len() % AT_ONCE == AT_ONCE - 1 {
-                drop(urgent);
-                urgent = Urgent::begin();
-            }
+            urgent.give_way();
             let vma = match procmap::next(maps, at) {
                 Ok(vma) => vma,
                 Err(Errno::NOENT) => break,

@@ -2,12 +2,14 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The highest number of a processor, plus one, that a thread can be bound to.
 pub const MOST_CPUS: usize = CpuSet::MAX_CPU;
@@ -39,6 +41,8 @@ pub const URGENT: i32 = -10;
 #[derive(Debug)]
 pub struct Urgent {
     before: Before,
+    /// What its end sets again: an urgent thread has no [`pause`].
+    paused: Option<Duration>,
     /// It belongs to the thread that made it.
     _thread: PhantomData<*const ()>,
 }
@@ -64,7 +68,36 @@ impl Urgent {
             Some(_) => nice().map_or(Before::Nothing, Before::Nice),
             None => Before::Nothing,
         };
-        Self { before, _thread: PhantomData }
+        Self { before, paused: PAUSED.take(), _thread: PhantomData }
+    }
+}
+
+/// An [`Urgent`] for many short calls one after another. Other threads get the processor in between.
+#[derive(Debug)]
+pub struct UrgentTurns {
+    urgent: Option<Urgent>,
+    began: Instant,
+}
+
+/// A thread is urgent for about this long without a break.
+const URGENT_TURN: Duration = Duration::from_micros(100);
+
+impl UrgentTurns {
+    /// Raises the priority of the calling thread.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { urgent: Some(Urgent::begin()), began: Instant::now() }
+    }
+
+    /// Lets other threads have the processor if none could for a tenth of a millisecond. It is for a moment at which
+    /// nobody waits for this thread.
+    pub fn give_way(&mut self) {
+        if self.began.elapsed() >= URGENT_TURN {
+            // The kernel chooses a thread anew when the priority falls.
+            self.urgent = None;
+            pause();
+            *self = Self::begin();
+        }
     }
 }
 
@@ -76,6 +109,7 @@ impl Drop for Urgent {
             Before::Nice(before) => _ = set_nice(before),
             Before::Policy(policy) => _ = set_policy(policy, 0),
         }
+        PAUSED.set(self.paused);
     }
 }
 
@@ -101,28 +135,71 @@ const GIVES_WAY: i32 = 19;
 /// would wait until the next tick of the clock.
 const TURN: Duration = Duration::from_millis(100);
 
+/// A thread that gives way pauses for [`PAUSE`] after so much CPU time.
+const WORK: Duration = Duration::from_micros(250);
+
+/// So long that a thread that waits gets the processor, and that this one wakes up on an idle processor if there is one.
+const PAUSE: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// The CPU time of this thread at its last pause. `None` if it does not give way.
+    static PAUSED: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Sleeps for a moment if the calling thread [gives way](GivingWay) and has worked for a quarter of a millisecond since
+/// it did so last. Work of many calls has a pause after each of them: others would wait for its end otherwise.
+pub fn pause() {
+    let Some(before) = PAUSED.get() else { return };
+    if thread_cpu_time().saturating_sub(before) >= WORK {
+        std::thread::sleep(PAUSE);
+        PAUSED.set(Some(thread_cpu_time()));
+    }
+}
+
+fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
 impl GivingWay {
     /// Lets the calling thread give way, unless it has a real-time priority, or a deadline, or runs only where nothing
     /// else does (`SCHED_IDLE`).
     #[must_use]
     pub fn begin() -> Self {
+        Self::with_nice(|nice| if may_return() { nice.max(GIVES_WAY) } else { nice })
+    }
+
+    /// The same with the nice value that the thread has: it gets an equal share of a busy processor, and gives it up
+    /// when another thread wakes up there.
+    #[must_use]
+    pub fn with_equal_share() -> Self {
+        Self::with_nice(|nice| nice)
+    }
+
+    fn with_nice(of: impl Fn(i32) -> i32) -> Self {
         let before = attributes().ok().filter(|before| before.sched_policy == libc::SCHED_OTHER as u32);
         let before = before.filter(|before| {
-            let nice = if may_return() { before.sched_nice.max(GIVES_WAY) } else { before.sched_nice };
+            let nice = of(before.sched_nice);
             let policy = libc::SCHED_BATCH as u32;
             let turn = TURN.as_nanos() as u64;
             let attributes =
                 libc::sched_attr { sched_policy: policy, sched_nice: nice, sched_runtime: turn, ..*before };
             set_attributes(&attributes).is_ok()
         });
+        if before.is_some() {
+            PAUSED.set(Some(thread_cpu_time()));
+        }
         Self { before, _thread: PhantomData }
     }
 }
 
 impl Drop for GivingWay {
     fn drop(&mut self) {
-        // It was found that this is allowed.
-        self.before.iter().for_each(|before| _ = set_attributes(before));
+        if let Some(before) = &self.before {
+            // It was found that this is allowed.
+            let _ = set_attributes(before);
+            PAUSED.set(None);
+        }
     }
 }
 
@@ -243,10 +320,71 @@ mod tests {
             assert!(turn == TURN || turn.is_zero(), "nothing before Linux 6.12: {turn:?}");
             drop(Urgent::begin());
             assert_eq!(now(), (policy, nice), "it gives way after it was urgent");
+            assert_eq!(Duration::from_nanos(attributes().unwrap().sched_runtime), turn, "with turns as before");
             let inner = GivingWay::begin();
             drop(inner);
             assert_eq!(now(), (policy, nice), "one within another changes nothing");
             drop(giving_way);
+            assert_eq!(now(), before);
+        };
+        std::thread::spawn(of_thread).join().unwrap();
+    }
+
+    #[test]
+    fn only_a_thread_that_gives_way_pauses_after_its_work() {
+        let of_thread = || {
+            let work = || {
+                let began = thread_cpu_time();
+                while thread_cpu_time() - began < WORK * 2 {}
+                let before = given_up();
+                pause();
+                given_up() - before
+            };
+            assert_eq!(work(), 0);
+            let giving_way = GivingWay::begin();
+            let urgent = Urgent::begin();
+            assert_eq!(work(), 0, "it is urgent");
+            drop(urgent);
+            assert!(work() > 0);
+            let before = given_up();
+            pause();
+            assert_eq!(given_up() - before, 0, "it has not worked since");
+            drop(giving_way);
+            assert_eq!(work(), 0);
+        };
+        std::thread::spawn(of_thread).join().unwrap();
+    }
+
+    /// How many times the calling thread has given up its processor by itself.
+    fn given_up() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn a_thread_with_an_equal_share_keeps_its_nice_value() {
+        let of_thread = || {
+            let before = nice().unwrap();
+            let equal = GivingWay::with_equal_share();
+            assert_eq!((policy(), nice().unwrap()), (Some(libc::SCHED_BATCH), before));
+            drop(equal);
+            assert_eq!((policy(), nice().unwrap()), (Some(libc::SCHED_OTHER), before));
+        };
+        std::thread::spawn(of_thread).join().unwrap();
+    }
+
+    #[test]
+    fn urgent_turns_end_as_the_thread_was_before() {
+        let of_thread = || {
+            let now = || (policy(), nice().unwrap());
+            let before = now();
+            let mut turns = UrgentTurns::begin();
+            let urgent = now();
+            while turns.began.elapsed() < URGENT_TURN {}
+            turns.give_way();
+            assert_eq!(now(), urgent, "it is urgent again");
+            drop(turns);
             assert_eq!(now(), before);
         };
         std::thread::spawn(of_thread).join().unwrap();

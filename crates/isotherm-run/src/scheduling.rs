@@ -34,7 +34,7 @@ impl Scheduling {
             let _ = lock_memory();
         }
         Ok(match (self.nice, is_fixed) {
-            (Some(_), _) => Urgency { punctuality: None, standing: Standing::Equal },
+            (Some(_), _) => Urgency { punctuality: None, standing: Standing::AsBefore },
             (None, true) => Urgency { punctuality: None, standing: Standing::new(Rank::Urgent) },
             (None, false) => {
                 Urgency { punctuality: Some(Punctuality::default()), standing: Standing::new(Rank::GivesWay) }
@@ -48,7 +48,8 @@ impl Scheduling {
 enum Rank {
     #[default]
     GivesWay,
-    /// As the threads of other programs do.
+    /// It has the same share as the threads of other programs, and [gives way](GivingWay::with_equal_share) to those
+    /// that wake up.
     Equal,
     Urgent,
 }
@@ -56,8 +57,10 @@ enum Rank {
 /// The rank that the thread has now.
 #[derive(Debug)]
 enum Standing {
+    /// None: it is scheduled as its program was started.
+    AsBefore,
     GivesWay(#[allow(dead_code, reason = "it is in force until it is dropped")] GivingWay),
-    Equal,
+    Equal(#[allow(dead_code, reason = "it is in force until it is dropped")] GivingWay),
     Urgent(#[allow(dead_code, reason = "it is in force until it is dropped")] Urgent),
 }
 
@@ -65,16 +68,17 @@ impl Standing {
     fn new(rank: Rank) -> Self {
         match rank {
             Rank::GivesWay => Self::GivesWay(GivingWay::begin()),
-            Rank::Equal => Self::Equal,
+            Rank::Equal => Self::Equal(GivingWay::with_equal_share()),
             Rank::Urgent => Self::Urgent(Urgent::begin()),
         }
     }
 
-    fn rank(&self) -> Rank {
+    fn rank(&self) -> Option<Rank> {
         match self {
-            Self::GivesWay(_) => Rank::GivesWay,
-            Self::Equal => Rank::Equal,
-            Self::Urgent(_) => Rank::Urgent,
+            Self::AsBefore => None,
+            Self::GivesWay(_) => Some(Rank::GivesWay),
+            Self::Equal(_) => Some(Rank::Equal),
+            Self::Urgent(_) => Some(Rank::Urgent),
         }
     }
 }
@@ -93,9 +97,9 @@ impl Urgency {
     pub(crate) fn woke(&mut self, now: Duration, late: bool, waited: Duration) {
         let Some(punctuality) = &mut self.punctuality else { return };
         let rank = punctuality.rank(now, late, waited);
-        if rank != self.standing.rank() {
+        if self.standing.rank() != Some(rank) {
             // The rank before ends first.
-            self.standing = Standing::Equal;
+            self.standing = Standing::AsBefore;
             self.standing = Standing::new(rank);
         }
     }

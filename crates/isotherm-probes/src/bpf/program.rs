@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use isotherm_kernel::in_another_user_namespace;
 use isotherm_kernel::pages::Pagemap;
+use isotherm_kernel::scheduling::pause;
 use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder, PrintLevel, ProgramInput};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::CapabilitySet;
@@ -265,6 +266,7 @@ impl Program {
         let bytes = unsafe { std::slice::from_raw_parts_mut(args.as_mut_ptr().cast::<u8>(), size_of_val(args)) };
         let input = ProgramInput { context_in: Some(bytes), ..Default::default() };
         let output = program.test_run(input).map_err(|source| BpfError::Run { program: name, source })?;
+        pause();
         Ok(output.return_value)
     }
 }

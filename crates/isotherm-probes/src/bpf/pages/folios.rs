@@ -15,6 +15,7 @@ use std::path::Path;
 
 use isotherm_core::survey::{BLOCK_PAGES, PageBits};
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, TableError};
+use isotherm_kernel::scheduling::pause;
 
 use crate::bpf::BpfError;
 use crate::bpf::entries::{Entries, PAGES};
@@ -123,6 +124,7 @@ impl LargeFolios {
         let read = folios.table().each(frames, &mut self.room, |flags| {
             pages.next().into_iter().for_each(|page| tell(page, flags));
         });
+        pause();
         read.map_err(unreadable)
     }
 

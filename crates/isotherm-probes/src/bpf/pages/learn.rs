@@ -3,7 +3,7 @@
 use isotherm_core::PAGE_SIZE;
 use isotherm_core::survey::PageBits;
 use isotherm_kernel::pages::PagemapEntry;
-use isotherm_kernel::scheduling::Urgent;
+use isotherm_kernel::scheduling::UrgentTurns;
 
 use super::read::Suspects;
 use super::shared::SharedPages;
@@ -23,7 +23,7 @@ pub(super) fn learn(shared: &mut SharedPages, target: &Target, suspects: &[Suspe
         if (accessed & !known).is_empty() {
             continue;
         }
-        urgent.get_or_insert_with(Urgent::begin);
+        urgent.get_or_insert_with(UrgentTurns::begin).give_way();
         let (mut mapped_elsewhere, mut exclusive) = (PageBits::NONE, PageBits::NONE);
         let addr = start + first as u64 * PAGE_SIZE;
         let buffer = &mut buffer[..(last - first + 1) * PagemapEntry::BYTES];
