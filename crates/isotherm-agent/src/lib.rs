@@ -12,6 +12,7 @@ mod cgroups;
 mod client;
 pub mod config;
 mod daemon;
+mod encoded;
 mod engines;
 mod groups;
 mod guard;

@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc};
 
 use crate::api::{self, ARROW, Answer, Call, HTML, PAGE, Problem, SVG};
 use crate::daemon::Daemon;
+use crate::encoded::encoded;
 use crate::guard::{self, Token};
 use crate::hub::Following;
 use crate::journal;
@@ -384,16 +385,13 @@ fn stream(mut events: broadcast::Receiver<Arc<Streamed>>) -> Content {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         // The head of the answer goes out with the first bytes.
-        let mut text = String::from(": isotherm\n\n");
-        while sender.send(text.into()).await.is_ok() {
-            text = match tokio::time::timeout(ALIVE, events.recv()).await {
-                Err(_) => ": \n\n".into(),
-                Ok(Ok(event)) => {
-                    let json = serde_json::to_string(&*event).unwrap_or_default();
-                    format!("event: {}\ndata: {json}\n\n", event.name())
-                }
+        let mut bytes = Bytes::from_static(b": isotherm\n\n");
+        while sender.send(bytes).await.is_ok() {
+            bytes = match tokio::time::timeout(ALIVE, events.recv()).await {
+                Err(_) => Bytes::from_static(b": \n\n"),
+                Ok(Ok(event)) => encoded(&event),
                 Ok(Err(broadcast::error::RecvError::Lagged(count))) => {
-                    format!("event: missed\ndata: {{\"event\":\"missed\",\"count\":{count}}}\n\n")
+                    format!("event: missed\ndata: {{\"event\":\"missed\",\"count\":{count}}}\n\n").into()
                 }
                 Ok(Err(broadcast::error::RecvError::Closed)) => return,
             };
