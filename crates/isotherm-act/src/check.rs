@@ -127,12 +127,20 @@ fn huge_pages_are_off() -> bool {
     fs::read_to_string(THP_ENABLED).is_ok_and(|choice| choice.contains("[never]"))
 }
 
+/// Touches more of the stack than a call inside needs below the stack pointer of a main thread. The check is made in
+/// the main thread, whose calls may have come near to the end of what is mapped of its stack.
+#[inline(never)]
+fn grow_stack() {
+    std::hint::black_box([0_u8; 64 << 10]);
+}
+
 /// Makes the call inside this process. The helper traces it, and its main thread is stopped meanwhile.
 fn inside_self(action: Action, call: InsideCall, inside: &mut Inside) -> Result<(), ActError> {
     let scratch = Scratch::new(PAGE_SIZE)?;
     let range = AddrRange::new(scratch.start(), scratch.start() + PAGE_SIZE);
     let ranges: Vec<AddrRange> = range.into_iter().collect();
     let mut results = Vec::new();
+    grow_stack();
     let made = inside.make(std::process::id(), call, &ranges, &mut results);
     made.map_err(|source| ActError::Inside { action, source })?;
     match results.first() {
