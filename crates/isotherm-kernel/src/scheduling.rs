@@ -138,7 +138,7 @@ const TURN: Duration = Duration::from_millis(100);
 /// A thread that gives way pauses for [`PAUSE`] after so much CPU time.
 const WORK: Duration = Duration::from_micros(250);
 
-/// So long that a thread that waits gets the processor, and that this one wakes up on an idle processor if there is one.
+/// So long that a thread that waits gets the processor, and that this one wakes up on an idle one if there is one.
 const PAUSE: Duration = Duration::from_micros(100);
 
 thread_local! {
