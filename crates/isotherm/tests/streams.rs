@@ -124,6 +124,7 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         "ctl record a x --socket none",
         "ctl report a wss --socket none",
         "ctl mark a x --socket none",
+        "ctl feed a m 1 --socket none",
         "ctl reload --socket none",
         "ctl health --socket none",
         "ctl metrics --socket none",
