@@ -9,6 +9,9 @@ use super::served::Served;
 use crate::churn::{Ended, LOOK, Used, grown};
 use crate::target::{CHURN, Start};
 
+/// How many threads of the daemon read its history for requests and for its own clock at a time, at most.
+const POOL: u64 = 4;
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Churned {
@@ -47,6 +50,6 @@ pub fn churned(isotherm: &Path, start: &Start, time: Duration) -> io::Result<Chu
         wrong.push("the parent of the targets failed".into());
     }
     let used = [used[1], used[4]];
-    wrong.extend(grown(used));
+    wrong.extend(grown(used, POOL));
     Ok(Churned { used, wrong })
 }
