@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::ISOTHERM;
@@ -107,8 +108,15 @@ fn a_killed_command_leaves_a_readable_recording_and_the_next_one_nothing_of_it()
     assert!(killed > 10, "{killed} kills");
 }
 
+/// Processes of one test that come and go would count for the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn what_isotherm_uses_does_not_grow_while_processes_come_and_go() {
+    let _alone = alone();
     let probe = if common::bpf_works().is_ok() { "bpf" } else { "refs" };
     let churned = churn(ISOTHERM.as_ref(), &target(), probe, Duration::from_secs(20)).unwrap();
     assert!(churned.wrong.is_empty() && churned.targets > 20, "{churned:#?}");
@@ -130,6 +138,7 @@ fn a_daemon_that_is_killed_again_and_again_keeps_a_readable_history() {
 
 #[test]
 fn what_a_daemon_uses_does_not_grow_as_processes_come_and_go() {
+    let _alone = alone();
     let churned = daemon::churned(ISOTHERM.as_ref(), &target(), Duration::from_secs(20)).unwrap();
     assert_eq!(churned.wrong, [""; 0], "{churned:?}");
 }

@@ -1,5 +1,6 @@
-//! A daemon that watches all processes while some come and go: what it uses does not grow.
+//! A daemon that watches processes that come and go: what it uses does not grow.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,6 +13,9 @@ use crate::target::{CHURN, Start};
 /// How many threads of the daemon read its history for requests and for its own clock at a time, at most.
 const POOL: u64 = 4;
 
+/// The kernel keeps so much of the name of a program (`proc_pid_comm(5)`).
+const LONGEST_COMM: usize = 15;
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Churned {
@@ -21,7 +25,8 @@ pub struct Churned {
     pub wrong: Vec<String>,
 }
 
-/// Watches all processes for a time, with about 50 that begin and end each second.
+/// Watches the processes of a program for a time, with about 50 of them that begin and end each second. What else runs
+/// on the machine does not count.
 ///
 /// # Errors
 /// If the harness itself fails.
@@ -30,7 +35,8 @@ pub fn churned(isotherm: &Path, start: &Start, time: Duration) -> io::Result<Chu
     let mut parent = Command::new(program);
     let parent = parent.args(arguments).env(CHURN, "1").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     let mut parent = Ended(parent);
-    let served = Served::start(isotherm, "{all: true}")?;
+    let name = Path::new(program).file_name().and_then(OsStr::to_str).ok_or(io::ErrorKind::InvalidInput)?;
+    let served = Served::start(isotherm, &format!("{{name: ['^{}']}}", name.get(..LONGEST_COMM).unwrap_or(name)))?;
     let begun = Instant::now();
     let mut used = [Used::default(); 5];
     let mut wrong = vec![];
