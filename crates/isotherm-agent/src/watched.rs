@@ -99,7 +99,7 @@ impl Watched {
     pub fn notices(&self) -> Vec<(u64, Notice)> {
         let shared = match &self.lock().run {
             Run::Watching { runner: Runner::Shared { engine, .. }, .. } => engine.notices(),
-            _ => Vec::new(),
+            Run::Watching { runner: Runner::Own(_), .. } | Run::Paused | Run::Failed { .. } => Vec::new(),
         };
         let mut all: Vec<_> = self.hub.known().notices.into_iter().chain(shared).collect();
         all.sort_by_key(|(time, _)| *time);

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::monitor_cpu_time;
 
 /// The highest number of a processor, plus one, that a thread can be bound to.
 pub const MOST_CPUS: usize = CpuSet::MAX_CPU;
@@ -150,15 +151,10 @@ thread_local! {
 /// it did so last. Work of many calls has a pause after each of them: others would wait for its end otherwise.
 pub fn pause() {
     let Some(before) = PAUSED.get() else { return };
-    if thread_cpu_time().saturating_sub(before) >= WORK {
+    if monitor_cpu_time().saturating_sub(before) >= WORK {
         std::thread::sleep(PAUSE);
-        PAUSED.set(Some(thread_cpu_time()));
+        PAUSED.set(Some(monitor_cpu_time()));
     }
-}
-
-fn thread_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 impl GivingWay {
@@ -187,7 +183,7 @@ impl GivingWay {
             set_attributes(&attributes).is_ok()
         });
         if before.is_some() {
-            PAUSED.set(Some(thread_cpu_time()));
+            PAUSED.set(Some(monitor_cpu_time()));
         }
         Self { before, _thread: PhantomData }
     }
@@ -334,8 +330,8 @@ mod tests {
     fn only_a_thread_that_gives_way_pauses_after_its_work() {
         let of_thread = || {
             let work = || {
-                let began = thread_cpu_time();
-                while thread_cpu_time() - began < WORK * 2 {}
+                let began = monitor_cpu_time();
+                while monitor_cpu_time() - began < WORK * 2 {}
                 let before = given_up();
                 pause();
                 given_up() - before
