@@ -11,7 +11,10 @@ use isotherm_lab::{Ran, run};
 fn boot(options: &[&str], results: &Path, command: &[&str]) -> Ran {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("boot");
     let mut boot = Command::new(script);
-    boot.args(["--memory", "512M", "--results", results.to_str().unwrap()]).args(options).arg("damon").args(command);
+    boot.args(["--debug", "--memory", "512M", "--results", results.to_str().unwrap()])
+        .args(options)
+        .arg("damon")
+        .args(command);
     run(boot.stdin(std::process::Stdio::null()))
 }
 
