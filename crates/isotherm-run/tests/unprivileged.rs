@@ -205,7 +205,8 @@ fn a_recorded_simulation_replays_the_same_and_schemes_say_what_they_would_have_d
 fn a_stopped_run_ends_and_keeps_what_was_recorded() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("stopped.rec");
-    let mut run = simulation().record(&path).prepare().unwrap();
+    // Events are handed on while the simulation goes on.
+    let mut run = simulation().duration(Duration::from_secs(1 << 20)).record(&path).prepare().unwrap();
     let control = run.control();
     let reason = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&reason);
