@@ -41,10 +41,6 @@ const TURNED: f32 = 14.0;
 /// So many samples of the past suffice for that.
 const ENOUGH: f32 = 3.0;
 
-/// Samples of two pieces of memory show two frequencies if the likelihood of both, as a logarithm, is less by more than
-/// this with one frequency.
-const UNLIKE: f32 = 3.0;
-
 /// How often a page is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frequency {
@@ -87,9 +83,15 @@ impl Frequency {
         self.error.is_none()
     }
 
-    /// Whether two frequencies differ by at most the factor `alike`.
+    /// Whether two frequencies are about the same: they differ by at most the factor `alike`, and by a part of both
+    /// errors.
     pub(crate) fn is_alike(self, other: Self, alike: f64) -> bool {
-        self.hz().max(other.hz()) <= self.hz().min(other.hz()) * alike
+        if self.millihertz == 0 || other.millihertz == 0 {
+            return self.millihertz == other.millihertz;
+        }
+        let (low, high) = if self.millihertz <= other.millihertz { (self, other) } else { (other, self) };
+        let errors = low.factor().map(|low| low * high.factor().unwrap_or(1.0));
+        errors.is_none_or(|errors| high.hz() <= low.hz() * alike * errors.powf(SPREAD))
     }
 
     /// The mean of two frequencies of memory, of which this one has the share `share`.
@@ -98,6 +100,9 @@ impl Frequency {
         Self::new(self.hz() * share + other.hz() * (1.0 - share), factor)
     }
 }
+
+/// How much of the errors of two frequencies, in powers of them, may lie between these.
+const SPREAD: f64 = 0.25;
 
 /// Samples of about the same length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -124,12 +129,6 @@ impl Class {
 
     fn share(self) -> f32 {
         self.hits / self.taken
-    }
-
-    /// The likelihood of its hits, as a logarithm, if their share is the chance of a hit.
-    fn likelihood(self) -> f32 {
-        let of = |count: f32| if count > 0.0 { count * (count / self.taken).ln() } else { 0.0 };
-        of(self.hits) + of(self.taken - self.hits)
     }
 }
 
@@ -213,18 +212,6 @@ impl Hits {
             (new.hits - new.taken * share).powi(2) / variance
         });
         squares.sum::<f32>() > TURNED
-    }
-
-    /// Whether the samples show that these are of memory with another frequency than the others: with one frequency for
-    /// both, they are much less likely (the likelihood-ratio test of two binomial distributions, for each length).
-    pub(crate) fn are_unlike(&self, other: &Self) -> bool {
-        let samples = self.classes[..SURVEYS].iter().zip(other.classes);
-        let of_both = samples.filter(|(one, other)| one.taken > 0.0 && other.taken > 0.0);
-        let apart = of_both.map(|(one, other)| {
-            let both = Class { taken: one.taken + other.taken, hits: one.hits + other.hits, ..*one };
-            one.likelihood() + other.likelihood() - both.likelihood()
-        });
-        apart.sum::<f32>() > UNLIKE
     }
 
     /// The most likely frequency. `None` without samples and surveys.
@@ -327,11 +314,6 @@ impl Evidence {
     /// The same for a part of the memory, of which its samples say less.
     pub(crate) fn of_part(self, share: f64) -> Self {
         Self { past: self.past.of_part(share), ..self }
-    }
-
-    /// As [`Hits::are_unlike`].
-    pub(crate) fn is_unlike(&self, other: &Self) -> bool {
-        self.past.are_unlike(&other.past)
     }
 
     /// That of two pieces of memory together, of which the first has the share `share`.
@@ -487,17 +469,6 @@ mod tests {
         };
         assert!(turns(100.0, 3.0, &mut rng) > 180 && turns(3.0, 100.0, &mut rng) > 160);
         assert!(turns(100.0, 100.0, &mut rng) < 10 && turns(3.0, 3.0, &mut rng) < 10);
-    }
-
-    #[test]
-    fn many_samples_tell_memory_of_twice_the_frequency_apart_and_few_do_not() {
-        let mut rng = Pcg64Mcg::seed_from_u64(10);
-        let unlike = |one: f64, other: f64, count: usize, rng: &mut Pcg64Mcg| {
-            let apart = |_| sampled(RANDOM, one, count, rng).are_unlike(&sampled(RANDOM, other, count, rng));
-            (0..200).map(apart).filter(|apart| *apart).count()
-        };
-        assert!(unlike(1.0, 2.0, 100, &mut rng) > 180 && unlike(1.0, 30.0, 8, &mut rng) > 180);
-        assert!(unlike(1.0, 2.0, 5, &mut rng) < 40 && unlike(20.0, 20.0, 100, &mut rng) < 100);
     }
 
     #[test]

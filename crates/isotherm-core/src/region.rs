@@ -13,8 +13,7 @@ use crate::{AddrRange, Attributes, Figures, Observation, PAGE_SIZE, RegionSnapsh
 pub(crate) struct MergeLimits {
     /// The largest difference of their counts.
     pub threshold: u32,
-    /// The factor by which their frequencies may differ where samples tell them apart. `None` if they may differ by any
-    /// factor.
+    /// The factor by which their frequencies may differ, beside errors. `None` if they may differ by any factor.
     pub alike: Option<f64>,
     /// The largest size of the merged region, in bytes.
     pub size: u64,
@@ -362,12 +361,9 @@ impl Region {
                 || self.bytes().min(next.bytes()) <= resolution)
     }
 
-    /// Whether both frequencies are about the same, or may be, or one of them is not known. Memory without any access
-    /// differs from memory in use.
+    /// Whether both frequencies are about the same, or one of them is not known.
     fn has_a_frequency_like(&self, next: &Self, alike: f64) -> bool {
-        let Some((one, other)) = self.frequency.zip(next.frequency) else { return true };
-        let may_be_same = || !self.evidence.is_unlike(&next.evidence);
-        one.is_alike(other, alike) || (one.hz() > 0.0 && other.hz() > 0.0 && may_be_same())
+        self.frequency.zip(next.frequency).is_none_or(|(one, other)| one.is_alike(other, alike))
     }
 
     /// Merges `next` into this region, which then covers `range`. All statistics become means, weighted by size.

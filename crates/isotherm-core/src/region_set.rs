@@ -333,8 +333,8 @@ impl RegionSet {
     }
 }
 
-/// The factor by which the frequencies of regions that are merged may differ where the samples tell them apart.
-const ALIKE: f64 = 1.25;
+/// The factor by which the frequencies of regions that are merged may differ, beside errors.
+const ALIKE: f64 = 1.5;
 
 /// By how much the ages of idle regions may differ that are merged: two aggregations. With few samples, regions that
 /// turned idle together are found at different times.
