@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Place;
-use isotherm_testing::or_skip;
+use isotherm_testing::{installed_or_skip, or_skip};
 
 fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file).canonicalize().unwrap()
@@ -25,11 +25,11 @@ fn the_daemonset_is_what_kubernetes_takes_and_its_configuration_is_right() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     std::fs::write(place.path("all.yaml"), &made.stdout).unwrap();
     let python = std::env::var("ISOTHERM_PYTHON").map_err(|_| "ISOTHERM_PYTHON is not set");
-    let mut validator = Command::new(or_skip!(python));
+    let mut validator = Command::new(installed_or_skip!(python));
     validator.args(["-m", "kubernetes_validate", "--strict"]).arg(place.path("all.yaml"));
-    let said = or_skip!(validator.output().map_err(|error| error.to_string()));
+    let said = installed_or_skip!(validator.output().map_err(|error| error.to_string()));
     let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
-    or_skip!(if said.contains("No module named") { Err(&said) } else { Ok(()) });
+    installed_or_skip!(if said.contains("No module named") { Err(&said) } else { Ok(()) });
     assert!(
         ["namespace", "configmap", "daemonset"].iter().all(|kind| said.contains(&format!("resource {kind}/"))),
         "{said}"
