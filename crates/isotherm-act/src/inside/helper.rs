@@ -34,6 +34,9 @@ const NAME: &str = "isotherm-inside";
 /// How long a helper may take to end before it is killed, and again after that.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
+/// A reply is waited for in waits as short as this.
+const WAIT: Duration = Duration::from_millis(100);
+
 /// The files of the process in which calls are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Files<'a> {
@@ -77,18 +80,29 @@ impl Helper {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&fds)).then_some(())?;
         sendmsg(socket, &[IoSlice::new(request.bytes())], &mut ancillary, SendFlags::NOSIGNAL).ok()?;
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        loop {
-            match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
-                Err(Errno::INTR) => {}
-                Ok(1..) => break,
-                _ => return None,
-            }
+        if !is_readable_within(socket, timeout) {
+            return None;
         }
         let mut reply = Reply::zero();
         let length = recv(socket, reply.bytes_mut(), RecvFlags::empty()).ok()?.1;
         (length == size_of::<Reply>()).then_some(reply)
     }
+}
+
+/// Waits until there is something to read, for at most this time, in short waits: a virtual machine that stands still
+/// for some seconds has used up one of them only.
+fn is_readable_within(socket: &OwnedFd, timeout: Duration) -> bool {
+    let wait = Timespec { tv_sec: 0, tv_nsec: WAIT.as_nanos() as i64 };
+    let mut waits = timeout.as_nanos().div_ceil(WAIT.as_nanos());
+    while waits > 0 {
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)) {
+            Err(Errno::INTR) => {}
+            Ok(0) => waits -= 1,
+            Ok(_) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 impl Drop for Helper {
