@@ -6,20 +6,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_core::scheme::{Action, Actuator, Outcome, Refusal, RefusalReason, Work};
+use isotherm_core::scheme::{Action, Actuator, DryRunActuator, Outcome, Refusal, RefusalReason, Work};
 use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId};
 use rustix::io::Errno;
 
 use super::call_method::CallMethod;
 use super::check::check;
 use super::dense::dense;
+use super::error::ActError;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::migration::Migration;
 use super::outside::{advise_ranges, cut_at_mappings};
+use super::reclaim::{CgroupReclaim, Readers};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::{Cached, resident};
 use super::swap::{Swap, needs_swap};
+use isotherm_kernel::cgroup::SelectedCgroups;
 use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
@@ -30,8 +33,11 @@ pub struct ProcessActuator {
     root: PathBuf,
     inside: Inside,
     migration: Migration,
+    cgroups: CgroupReclaim,
     cached: Cached,
     swap: Swap,
+    /// Whether nothing is done, and all of it is reported as done.
+    is_dry: bool,
     spent: Duration,
     cpu: Duration,
     /// Set when the work must end.
@@ -48,6 +54,8 @@ impl ProcessActuator {
             root: "/".into(),
             inside: Inside::new(),
             migration: Migration::new("/".as_ref()),
+            cgroups: CgroupReclaim::default(),
+            is_dry: false,
             cached: Cached::new("/".as_ref()),
             swap: Swap::default(),
             spent: Duration::ZERO,
@@ -55,6 +63,24 @@ impl ProcessActuator {
             interrupt: Arc::default(),
             refusals: HashMap::new(),
         }
+    }
+
+    /// An actuator that acts on these cgroups, too. Without them, actions on cgroups are refused.
+    #[must_use]
+    pub fn with_cgroups(self, cgroups: SelectedCgroups) -> Self {
+        Self { cgroups: CgroupReclaim::new(&self.root, cgroups), ..self }
+    }
+
+    /// An actuator that does nothing to any target if `is_dry`, and reports that it has done all it was asked for. It
+    /// still checks that the actions would work.
+    #[must_use]
+    pub fn dry(self, is_dry: bool) -> Self {
+        Self { is_dry, ..self }
+    }
+
+    /// What the user must know of actions on cgroups since the previous call. Each is told once.
+    pub fn take_news(&mut self) -> Vec<String> {
+        self.cgroups.take_news()
     }
 
     /// Replaces the process table.
@@ -170,7 +196,11 @@ fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) 
 impl Actuator for ProcessActuator {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
         let method = CallMethod::of(action, inside)?;
-        Ok(check(action, method, &mut self.inside, &mut self.migration)?)
+        check(action, method, &mut self.inside, &mut self.migration)?;
+        if action.reclaim().is_some() {
+            self.cgroups.check().map_err(|source| ActError::Cgroup { action, source })?;
+        }
+        Ok(())
     }
 
     fn left_nodes(&mut self, action: Action) -> Vec<NodeId> {
@@ -181,9 +211,16 @@ impl Actuator for ProcessActuator {
         !needs_swap(mapping) || self.swap.is_free(&self.root)
     }
 
+    fn is_dry(&self) -> bool {
+        self.is_dry
+    }
+
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         if self.interrupt.load(Ordering::Relaxed) {
             return Err("the run has ended".into());
+        }
+        if self.is_dry {
+            return DryRunActuator.apply(work, outcomes);
         }
         let (began, cpu) = (Instant::now(), monitor_cpu_time());
         let method = CallMethod::of(work.action, work.inside)?;
@@ -199,6 +236,13 @@ impl Actuator for ProcessActuator {
             (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
             (Some(held), CallMethod::Migration) => {
                 self.migration.run(&held, work.action, work.ranges, outcomes, &self.interrupt);
+            }
+            (Some(mut held), CallMethod::Cgroup(how)) => {
+                let Self { root, cached, swap, cgroups, .. } = self;
+                let mut readers = Readers { root, cached, swap };
+                if let Err(refusal) = cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers) {
+                    refuse_all(work.ranges, outcomes, refusal);
+                }
             }
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }

@@ -1,6 +1,6 @@
 //! The ways to carry out an action.
 
-use isotherm_core::scheme::Action;
+use isotherm_core::scheme::{Action, Reclaim};
 
 use super::error::ActError;
 use super::inside::InsideCall;
@@ -17,6 +17,8 @@ pub(super) enum CallMethod {
     Inside(InsideCall),
     /// Migration between memory nodes, from outside the target.
     Migration,
+    /// A request to the kernel to reclaim memory of the target's cgroup.
+    Cgroup(Reclaim),
 }
 
 impl CallMethod {
@@ -37,6 +39,7 @@ impl CallMethod {
             Action::MLock => Self::Inside(InsideCall::MLock),
             Action::MUnlock => Self::Inside(InsideCall::MUnlock),
             Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => Self::Migration,
+            Action::Reclaim(how) => Self::Cgroup(how),
         };
         match method {
             Self::Inside(_) if !may_be_inside => Err(ActError::NeedsInside(action)),
@@ -44,13 +47,15 @@ impl CallMethod {
         }
     }
 
-    /// The name of the system call, as in the man-pages. It is empty if there is none.
+    /// The name of the system call, as in the man-pages, or of the file that is written to. It is empty if there is
+    /// none.
     pub(super) fn call_name(self) -> &'static str {
         match self {
             Self::Nothing => "",
             Self::Outside(advice) => advice.name(),
             Self::Inside(call) => call.name(),
             Self::Migration => "move_pages",
+            Self::Cgroup(_) => "memory.reclaim",
         }
     }
 }

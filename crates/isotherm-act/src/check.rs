@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fmt, fs};
 
-use isotherm_core::scheme::Action;
+use isotherm_core::scheme::{Action, First, Reclaim};
 use isotherm_core::{AddrRange, PAGE_SIZE, chain};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -13,6 +13,7 @@ use super::call_method::CallMethod;
 use super::error::{ActError, THP_ENABLED};
 use super::inside::{Inside, InsideCall};
 use super::migration::Migration;
+use isotherm_kernel::cgroup::{CgroupMemory, Hierarchy, NoMemoryCgroup};
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::{HUGE, Pidfd, Scratch};
 
@@ -86,6 +87,26 @@ pub(super) fn check(
         CallMethod::Migration => {
             migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
         }
+        CallMethod::Cgroup(how) => cgroup(action, how),
+    }
+}
+
+/// Checks that the kernel can be asked to reclaim memory of cgroups, and what is done to idle pages before. Nothing is
+/// reclaimed of a cgroup.
+fn cgroup(action: Action, how: Reclaim) -> Result<(), ActError> {
+    let hierarchy = Hierarchy::find(Path::new("/")).map_err(NoMemoryCgroup::from);
+    hierarchy
+        .and_then(|hierarchy| CgroupMemory::check(&hierarchy))
+        .map_err(|source| ActError::Cgroup { action, source })?;
+    advice(how).map_or(Ok(()), |advice| outside(action, advice))
+}
+
+/// The advice on idle pages before memory of their cgroup is reclaimed.
+pub(super) const fn advice(how: Reclaim) -> Option<Advice> {
+    match how.first {
+        First::Nothing => None,
+        First::Cold => Some(Advice::Cold),
+        First::PageOut => Some(Advice::PageOut),
     }
 }
 

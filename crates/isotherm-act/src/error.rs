@@ -4,6 +4,7 @@ use std::io;
 
 use isotherm_core::scheme::Action;
 use isotherm_kernel::NoScratch;
+use isotherm_kernel::cgroup::NoMemoryCgroup;
 use thiserror::Error;
 
 use super::inside::InsideError;
@@ -55,6 +56,14 @@ pub enum ActError {
         /// Why, and how to fix it.
         #[source]
         source: Box<MigrationError>,
+    },
+    /// Memory of cgroups cannot be reclaimed.
+    #[error("{action} does not work here")]
+    Cgroup {
+        /// The action.
+        action: Action,
+        /// Why, and how to fix it.
+        source: NoMemoryCgroup,
     },
     /// Huge pages are disabled, so that the action has no effect.
     #[error(

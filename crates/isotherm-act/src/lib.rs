@@ -5,7 +5,8 @@
 //! actions need a system call that only the process itself can make. Such a call is made inside the process, if the
 //! scheme allows it.
 //!
-//! Actions between memory nodes move pages (`move_pages(2)`), also from outside.
+//! Actions between memory nodes move pages (`move_pages(2)`), also from outside. An action on a cgroup asks the kernel
+//! to reclaim memory of it.
 //!
 //! - [`ProcessActuator`]: carries out the actions of schemes, from outside and from inside
 //! - [`ProcessInspector`]: finds the properties of pages and processes that filters depend on
@@ -26,6 +27,7 @@ mod inside;
 mod migration;
 mod outside;
 mod pages;
+mod reclaim;
 mod refusal;
 mod resident;
 mod swap;

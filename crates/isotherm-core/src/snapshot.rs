@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Figures;
 use crate::survey::PageHistory;
-use crate::{AddrRange, Frequency, Mapping, TargetId};
+use crate::{AddrRange, Frequency, Mapping, PAGE_SIZE, TargetId};
 
 /// All regions of all targets at the end of one aggregation interval, and the work of finding them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +85,20 @@ impl Snapshot {
     /// The working set of all targets, in bytes.
     pub fn working_set(&self) -> u64 {
         self.targets.iter().map(TargetSnapshot::working_set).sum()
+    }
+
+    /// The bytes of all targets that may have been accessed within `window`: present memory that surveys have not found
+    /// idle for so long. Without surveys, the working set.
+    pub fn in_use_within(&self, window: Duration) -> u64 {
+        if self.histories.is_empty() {
+            return self.working_set();
+        }
+        let Some(all) = AddrRange::new(0, u64::MAX) else { return 0 };
+        let in_use = |history: &PageHistory| {
+            let idle: u64 = history.idle_ranges(all, window).iter().map(|(range, _)| range.size()).sum();
+            (history.present() * PAGE_SIZE).saturating_sub(idle)
+        };
+        self.histories.iter().map(|(_, history)| in_use(history)).sum()
     }
 }
 

@@ -135,7 +135,8 @@ fn scheme(node: &Node, index: usize, names: &mut Names, diagnostics: &mut Diagno
     });
     let condition = fields.require("access_pattern", diagnostics).and_then(|node| condition(node, diagnostics));
     let interval = fields.get_or("apply_interval_us", None, |node| optional_time(node, MICROSECOND, diagnostics));
-    let quota = fields.get_or("quotas", Quota::UNLIMITED, |node| quota(node, diagnostics));
+    let default_quota = action.map_or(Quota::UNLIMITED, Quota::default_of);
+    let quota = fields.get_or("quotas", default_quota, |node| quota(node, diagnostics));
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics));
     // DAMON applies the filters of its core before those of its operations layer.
     let filters = ["core_filters", "filters", "ops_filters"]

@@ -12,6 +12,7 @@ use isotherm_input::{Background, Input, Problem};
 use procfs::ProcError;
 use thiserror::Error;
 
+use crate::cgroup::{CgroupGauges, NoMemoryCgroup};
 use crate::node_use::{NodeUseError, node_size, node_used_share};
 use crate::pages::{PageBuffer, Pagemap};
 use crate::usage::{PRESSURE, pressure, stall_time, system_memory};
@@ -45,6 +46,9 @@ pub enum GaugeError {
     /// The use of a memory node cannot be read.
     #[error(transparent)]
     Node(#[from] NodeUseError),
+    /// The figures of cgroups cannot be read.
+    #[error("the pressure and the refaults of cgroups cannot be read")]
+    Cgroup(#[source] NoMemoryCgroup),
     /// A file of the user cannot be read.
     #[error("no number can be read from {path} (write one number, such as 0.7, to the file before the start)")]
     Unread {
@@ -75,6 +79,8 @@ pub enum GaugeError {
 pub struct SystemGauges {
     root: PathBuf,
     buffer: PageBuffer,
+    /// The figures of the cgroups of the targets. `None` if no processes are selected.
+    cgroups: Option<CgroupGauges>,
     /// The files of the user that are read. A file system may hang, and nobody waits for it for long.
     fed: HashMap<Arc<str>, Background<Result<f64, GaugeError>>>,
 }
@@ -87,7 +93,13 @@ impl SystemGauges {
 
     /// Like [`new`](Self::new), with `root` in place of `/`.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.into(), buffer: PageBuffer::default(), fed: HashMap::new() }
+        Self { root: root.into(), buffer: PageBuffer::default(), cgroups: None, fed: HashMap::new() }
+    }
+
+    /// The same, which read the figures of cgroups, too.
+    #[must_use]
+    pub fn with_cgroups(self, cgroups: CgroupGauges) -> Self {
+        Self { cgroups: Some(cgroups), ..self }
     }
 
     /// The number in a file of the user.
@@ -99,6 +111,11 @@ impl SystemGauges {
             Ok(answer) => answer.unwrap_or_else(|| Err(unread(Problem::NoAnswer(patience)))),
             Err(error) => Err(unread(error.into())),
         }
+    }
+
+    fn check_cgroups(&self) -> Result<(), GaugeError> {
+        let checked = self.cgroups.as_ref().map_or(Err(NoMemoryCgroup::NotSelected), CgroupGauges::check);
+        checked.map_err(GaugeError::Cgroup)
     }
 
     /// The share of the accessed memory that is resident, from 0 to 1, measured on evenly spaced pages. `None` if no
@@ -133,8 +150,13 @@ impl Gauges for SystemGauges {
         match metric {
             Metric::FreeMemory => system_memory(&self.root).map(|_| ()).map_err(GaugeError::Memory),
             Metric::Pressure | Metric::StallTime => pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure),
-            // The targets are known only when the run has started.
-            Metric::WorkingSetResident => Ok(()),
+            // The targets are known only when the run has started, and what comes back is known to the schemes.
+            Metric::WorkingSetResident | Metric::Returns => Ok(()),
+            Metric::CgroupPressure(_) => {
+                let checked = pressure(&self.root).map(|_| ()).map_err(GaugeError::Pressure);
+                checked.and_then(|()| self.check_cgroups())
+            }
+            Metric::Refaults => self.check_cgroups(),
             Metric::NodeUsed(part) | Metric::NodeFree(part) => {
                 node_used_share(&self.root, part).map(|_| ()).map_err(GaugeError::Node)
             }
@@ -152,8 +174,10 @@ impl Gauges for SystemGauges {
             Metric::WorkingSetResident => self.resident_share(snapshot),
             Metric::NodeUsed(part) => node_used_share(&self.root, part).ok(),
             Metric::NodeFree(part) => node_used_share(&self.root, part).ok().map(|used| 1.0 - used),
+            Metric::CgroupPressure(of) => self.cgroups.as_ref()?.pressure(of, snapshot),
+            Metric::Refaults => self.cgroups.as_mut()?.refaults(snapshot),
             Metric::Fed(Feed::File(path)) => self.fed(path, READ_PATIENCE).ok(),
-            Metric::Fed(Feed::Named(_)) => None,
+            Metric::Fed(Feed::Named(_)) | Metric::Returns => None,
         }
     }
 
@@ -161,9 +185,14 @@ impl Gauges for SystemGauges {
         match metric {
             Metric::NodeUsed(part) | Metric::NodeFree(part) => node_size(&self.root, part.node).ok(),
             // What becomes free elsewhere than in the memory acted on, or is used meanwhile, is not known beforehand.
-            Metric::FreeMemory | Metric::Pressure | Metric::StallTime | Metric::WorkingSetResident | Metric::Fed(_) => {
-                None
-            }
+            Metric::FreeMemory
+            | Metric::Pressure
+            | Metric::StallTime
+            | Metric::WorkingSetResident
+            | Metric::CgroupPressure(_)
+            | Metric::Refaults
+            | Metric::Returns
+            | Metric::Fed(_) => None,
         }
     }
 }

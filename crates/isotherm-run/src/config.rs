@@ -237,12 +237,14 @@ pub struct SchemeOptions {
     pub fed: Option<FedMetrics>,
     /// What all schemes together may do.
     pub limits: SchemeLimits,
+    /// Whether nothing is done to any process or cgroup: reports say what would have been done.
+    pub dry_run: bool,
 }
 
 impl SchemeOptions {
-    /// Schemes without limits and metrics that are fed, and without the memory that the targets use.
+    /// Schemes that act, without limits and metrics that are fed, and without the memory that the targets use.
     pub fn new(schemes: SchemeSource) -> Self {
-        Self { schemes, memory_use: false, fed: None, limits: SchemeLimits::default() }
+        Self { schemes, memory_use: false, fed: None, limits: SchemeLimits::default(), dry_run: false }
     }
 }
 
@@ -493,6 +495,14 @@ impl Targets {
     /// A command, without its descendants.
     pub fn command_line(command: CommandLine) -> Self {
         Self::Command { command, children: false, except: Vec::new(), part: Part::default() }
+    }
+
+    /// The selection that names the processes. `None` if it is a command or physical memory.
+    pub(crate) const fn selection(&self) -> Option<&Selection> {
+        match self {
+            Self::Processes { selection, .. } => Some(selection),
+            Self::Command { .. } | Self::Physical { .. } => None,
+        }
     }
 
     /// The command that the run starts, if there is one.

@@ -145,7 +145,8 @@ impl Origin {
         let unbound = unbound.narrowed_to(part)?;
         // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
         let look = if surveys { probe.look.take() } else { None };
-        let schemes = config.schemes.clone().map(|schemes| PreparedSchemes::new(schemes, look, surveys));
+        let schemes =
+            config.schemes.clone().map(|schemes| PreparedSchemes::new(schemes, targets.selection(), look, surveys));
         let schemes = schemes.transpose()?.map(Box::new);
         let needs = schemes.as_ref().map(|schemes| SchemeNeeds {
             compares_rates: schemes.longest_aggregation().is_none(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use isotherm_core::NodeId;
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Feed, Filter, FilterKind, Goal, Metric, NodePart, Order, PageKind, Quota,
-    Scheme, Watermarks,
+    Action, CgroupPressure, ClosedInterval, Condition, Feed, Filter, FilterKind, First, Goal, Metric, NodePart, Order,
+    PageKind, Quota, Reclaim, Scheme, Waiting, Watermarks,
 };
 use isotherm_core::units::hertz;
 use isotherm_core::units::setting::{bytes, duration, percent};
@@ -68,6 +68,15 @@ fn action(scheme: &Scheme) -> Cow<'static, str> {
                 }
                 None => format!("spreads memory over nodes by weight, {to} (move_pages).").into(),
             };
+        }
+        (Action::Reclaim(Reclaim { first, swappiness }), _) => {
+            let how = match first {
+                First::PageOut => "reclaims idle pages (MADV_PAGEOUT), and lets the kernel choose for those that stay",
+                First::Cold => "makes idle pages the first that the kernel reclaims (MADV_COLD), and has it reclaim",
+                First::Nothing => "has the kernel reclaim as much as is idle",
+            };
+            let with = swappiness.map(|number| format!(" with a swappiness of {number}")).unwrap_or_default();
+            return format!("{how}, from the cgroups of the targets (memory.reclaim){with}.").into();
         }
     };
     text.into()
@@ -176,6 +185,13 @@ fn goals(quota: &Quota) -> Option<String> {
     let goals: Vec<String> = quota.goals().iter().map(|one| goal(one, quota)).collect();
     match goals.as_slice() {
         [] => None,
+        bounds if quota.goals().iter().all(Goal::is_bound) => {
+            let one = if bounds.len() > 1 { "one of these holds" } else { "this holds" };
+            Some(format!(
+                "The quota adjusts itself, and nothing is done in a period that begins when {one}: {}.",
+                bounds.join("; ")
+            ))
+        }
         [one] => Some(format!("The quota adjusts itself so that {one}.")),
         several if fill_nodes(quota) => {
             Some(format!("The quota adjusts itself so that all of these hold: {}.", several.join("; ")))
@@ -217,6 +233,21 @@ fn goal(goal: &Goal, quota: &Quota) -> String {
         Metric::Fed(Feed::File(file)) => format!("the number in {file} is {}", goal.target()),
         Metric::Fed(Feed::Named(name)) => format!("the metric {name} that a program feeds is {}", goal.target()),
         Metric::Pressure => format!("some task waits for memory in {} of the time", percent(goal.target())),
+        Metric::CgroupPressure(CgroupPressure { cgroup, waiting, window }) => {
+            let who = match (waiting, cgroup) {
+                (Waiting::Some, None) => "some task of a cgroup of the targets waits".into(),
+                (Waiting::Full, None) => "all tasks of a cgroup of the targets wait".into(),
+                (Waiting::Some, Some(cgroup)) => format!("some task of the cgroup {cgroup} waits"),
+                (Waiting::Full, Some(cgroup)) => format!("all tasks of the cgroup {cgroup} wait"),
+            };
+            format!("{who} for memory in {} of {}", percent(goal.target()), duration(window.length()))
+        }
+        Metric::Refaults => {
+            format!("the kernel brings back {} of the working set in a minute", percent(goal.target()))
+        }
+        Metric::Returns => {
+            format!("{} of the working set comes back in a minute of what was freed", percent(goal.target()))
+        }
     }
 }
 

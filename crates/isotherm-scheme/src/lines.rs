@@ -7,7 +7,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ClosedInterval, Condition, Destinations, Scheme};
+use isotherm_core::scheme::{ClosedInterval, Condition, Destinations, Quota, Scheme};
 use isotherm_core::units::{self, QuantityError};
 
 use crate::common::{
@@ -102,7 +102,8 @@ fn scheme(words: &[Word<'_>], start: Position, diagnostics: &mut Diagnostics) ->
     let how = "add the word node=1 after the action, with the number of a memory node";
     let action = with_destinations(action, to, action_word.position, how, diagnostics);
     let condition = Condition { size: size?, rate: rate?, age: age?, hz: Condition::ANY.hz };
-    Some(Scheme { inside, ..Scheme::new("", condition, action?) })
+    let action = action?;
+    Some(Scheme { inside, quota: Quota::default_of(action), ..Scheme::new("", condition, action) })
 }
 
 /// Reads nodes such as `1`, `0:3,1:1` with weights, or `0|1` for the first that has room.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Action, Condition, Destinations, Feed, Filter, FilterKind, Goal, MakesRoomError, Metric, Moves, NodePart, PageKind,
-    Pattern, Quota, QuotaError, Scheme, SharedQuotaError, Watermarks, Weights,
+    Action, CgroupPressure, Condition, Destinations, Feed, Filter, FilterKind, First, Goal, MakesRoomError, Metric,
+    Moves, NodePart, PageKind, Pattern, PressureWindow, Quota, QuotaError, Reclaim, Scheme, SharedQuotaError, Waiting,
+    Watermarks, Weights,
 };
 use isotherm_core::tiering::LOOKS;
 use isotherm_core::units::{self, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError};
@@ -20,7 +21,7 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 16] = [
+const SCHEME: [&str; 18] = [
     "name",
     "size",
     "access_rate",
@@ -28,6 +29,8 @@ const SCHEME: [&str; 16] = [
     "age",
     "action",
     "target_node",
+    "first",
+    "swappiness",
     "looks",
     "never_accessed",
     "makes_room_for",
@@ -84,6 +87,7 @@ fn scheme(
         }
         _ => None,
     };
+    let action = with_reclaim(&fields, action, diagnostics);
     let apply_interval =
         fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
     let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
@@ -92,7 +96,13 @@ fn scheme(
     let makes_room_for =
         fields.get_or("makes_room_for", Vec::new(), |node| makes_room_for(node, action, before, diagnostics));
     let unobserved = fields.get_or("unobserved", false, |node| unobserved(node, action, diagnostics));
-    let quota = fields.get_or("quota", Quota::UNLIMITED, |node| quota(node, before, diagnostics));
+    let default_quota = action.map_or(Quota::UNLIMITED, Quota::default_of);
+    let default_goals = default_quota.goals().to_vec();
+    let quota = fields.get_or("quota", default_quota, |node| {
+        let read = quota(node, before, diagnostics)?;
+        let says_goals = node.get("goals").is_some_and(|goals| !matches!(goals.value, Value::Null));
+        Some(if says_goals { read } else { read.with_goals(default_goals) })
+    });
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
     let filters = fields.get_or("filters", Vec::new(), |node| node.list("filters", diagnostics, filter));
     Some(Scheme {
@@ -109,6 +119,26 @@ fn scheme(
         watermarks: watermarks?,
         filters: filters?,
     })
+}
+
+/// The action with the fields that say how memory of cgroups is reclaimed.
+fn with_reclaim(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<Action> {
+    const A_SWAPPINESS: &str = "a swappiness: a whole number from 0 to 200";
+    let how = action.and_then(|action| action.reclaim());
+    for name in ["first", "swappiness"] {
+        if let (Some(action), None, Some(node)) = (action, how, fields.get(name)) {
+            let message = format!("only reclaim has {name}, and this is {action}; leave it out");
+            return diagnostics.fail(node.position, message);
+        }
+    }
+    let words = First::ALL.map(|first| (first.name(), first));
+    let first = fields.get_or("first", Reclaim::DEFAULT.first, |node| node.word("first action", &words, diagnostics));
+    let read = |text: &str| {
+        let number = text.parse().ok().filter(|number| *number <= Reclaim::MOST_SWAPPINESS);
+        number.ok_or_else(|| QuantityError::form(A_SWAPPINESS, text))
+    };
+    let swappiness = fields.get_or("swappiness", None, |node| node.scalar(A_SWAPPINESS, diagnostics, read).map(Some));
+    Some(action?.with_reclaim(Reclaim { first: first?, swappiness: swappiness? }))
 }
 
 /// How many looks must have found hot memory accessed before it is moved.
@@ -297,7 +327,17 @@ fn weights(node: &Node, diagnostics: &mut Diagnostics) -> Option<Weights> {
         .or_else(|| diagnostics.fail(node.position, "all weights are zero; give a weight to size, access_rate or age"))
 }
 
-const GOALS: [&str; 6] = ["psi_some", "free_memory", "working_set_resident", "node_mem_used", "node_mem_free", "fed"];
+const GOALS: [&str; 9] = [
+    "psi_some",
+    "free_memory",
+    "working_set_resident",
+    "node_mem_used",
+    "node_mem_free",
+    "pressure",
+    "refaults",
+    "returns",
+    "fed",
+];
 
 fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
     let fields = Fields::open(node, "a goal", &GOALS, diagnostics)?;
@@ -308,6 +348,12 @@ fn goal(node: &Node, diagnostics: &mut Diagnostics) -> Option<Goal> {
         "psi_some" => (Metric::StallTime, value.scalar(A_TIME, diagnostics, positive_duration)?.as_secs_f64()),
         "free_memory" => (Metric::FreeMemory, share(diagnostics)?),
         "working_set_resident" => (Metric::WorkingSetResident, share(diagnostics)?),
+        "refaults" => (Metric::Refaults, share(diagnostics)?),
+        "returns" => (Metric::Returns, share(diagnostics)?),
+        "pressure" => {
+            let (pressure, target) = cgroup_pressure(value, diagnostics)?;
+            (Metric::CgroupPressure(pressure), target)
+        }
         "node_mem_used" | "node_mem_free" => {
             let (part, target) = node_part(value, diagnostics)?;
             (if name == "node_mem_used" { Metric::NodeUsed(part) } else { Metric::NodeFree(part) }, target)
@@ -349,6 +395,29 @@ fn metric_name(text: &str) -> Result<String, QuantityError> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_name = (1..=64).contains(&text.len()) && text.chars().all(is_allowed);
     if is_name { Ok(text.into()) } else { Err(QuantityError::form(A_METRIC, text)) }
+}
+
+/// A share of time, or a map with it, whose tasks wait, and over what time.
+fn cgroup_pressure(value: &Node, diagnostics: &mut Diagnostics) -> Option<(CgroupPressure, f64)> {
+    let share = |node: &Node, diagnostics: &mut Diagnostics| node.scalar(A_SHARE, diagnostics, units::parse_share);
+    let default = CgroupPressure { cgroup: None, waiting: Waiting::Some, window: PressureWindow::TenSeconds };
+    if let Value::Text(_) = &value.value {
+        return Some((default, share(value, diagnostics)?));
+    }
+    const WINDOWS: [PressureWindow; 2] = [PressureWindow::TenSeconds, PressureWindow::Minute];
+    let fields = Fields::open(value, "a goal of pressure", &["value", "tasks", "over", "cgroup"], diagnostics)?;
+    let target = fields.require("value", diagnostics).and_then(|node| share(node, diagnostics));
+    let words = [("some", Waiting::Some), ("full", Waiting::Full)];
+    let waiting = fields.get_or("tasks", default.waiting, |node| node.word("kind of tasks", &words, diagnostics));
+    let window = fields.get_or("over", default.window, |node| {
+        node.scalar("10s or 60s", diagnostics, |text| {
+            let time = units::parse_duration(text).map_err(|error| error.to_string())?;
+            let known = WINDOWS.into_iter().find(|window| window.length() == time);
+            known.ok_or_else(|| "the kernel tells the pressure over 10s and 60s; use one of these".to_owned())
+        })
+    });
+    let cgroup = fields.get_or("cgroup", None, |item| cgroup(item, diagnostics).map(Some));
+    Some((CgroupPressure { cgroup: cgroup?, waiting: waiting?, window: window? }, target?))
 }
 
 /// A memory node, maybe a cgroup, and the share to reach.

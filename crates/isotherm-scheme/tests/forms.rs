@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Condition, Feed, Filter, FilterKind, Goal, Metric, PageKind, Pattern, Quota, Scheme,
-    Watermarks, Weights,
+    Action, CgroupPressure, ClosedInterval, Condition, Feed, Filter, FilterKind, First, Goal, Metric, PageKind,
+    Pattern, PressureWindow, Quota, Reclaim, Scheme, Waiting, Watermarks, Weights,
 };
 use isotherm_core::{AddrRange, NodeId};
 use isotherm_scheme::{describe, parse};
@@ -124,6 +124,28 @@ fn every_field_means_what_it_says() {
 }
 
 #[test]
+fn memory_of_cgroups_is_reclaimed_within_bounds_that_a_scheme_may_set() {
+    let action = |first, swappiness| Action::Reclaim(Reclaim { first, swappiness });
+    let plain = one("- {action: reclaim, access_rate: 0%, age: 2m..}");
+    assert_eq!((plain.action, &plain.quota), (action(First::PageOut, None), &Quota::default_of(plain.action)));
+    let other = one("- {action: reclaim, first: nothing, swappiness: 0, quota: {bytes: 100M}}");
+    assert_eq!(other.action, action(First::Nothing, Some(0)));
+    assert_eq!((other.quota.bytes(), other.quota.goals()), (Some(100 << 20), plain.quota.goals()));
+    let goals = "[{pressure: {value: 1%, tasks: full, over: 60s, cgroup: /a}}, {pressure: 2%}, {returns: 0.3%}]";
+    let own = one(&format!("- {{action: reclaim, quota: {{goals: {goals}}}}}"));
+    let pressure = |cgroup: Option<&str>, waiting, window| {
+        Metric::CgroupPressure(CgroupPressure { cgroup: cgroup.map(Into::into), waiting, window })
+    };
+    let expected = [
+        (pressure(Some("/a"), Waiting::Full, PressureWindow::Minute), 0.01),
+        (pressure(None, Waiting::Some, PressureWindow::TenSeconds), 0.02),
+        (Metric::Returns, 0.003),
+    ];
+    assert_eq!(own.quota.goals(), expected.map(|(metric, target)| Goal::new(metric, target).unwrap()));
+    assert_eq!(one("4K max 0% 0% 2m max reclaim").quota, plain.quota);
+}
+
+#[test]
 fn a_share_is_written_in_percent_or_as_a_part_of_one() {
     let rate = |text: &str| {
         let bounds = one(text).condition.rate;
@@ -227,7 +249,8 @@ fn nodes_to_move_memory_to_are_read_in_yaml_and_in_one_line() {
 
 #[test]
 fn a_scheme_in_plain_words() {
-    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, BETWEEN_NODES, "- action: stat"]
+    let reclaim = "- {name: cgroups, action: reclaim, access_rate: 0%, age: 2m.., first: cold, swappiness: 10}";
+    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, BETWEEN_NODES, "- action: stat", reclaim]
         .iter()
         .flat_map(|text| parse("f", text).unwrap())
         .map(|s| describe(&s))

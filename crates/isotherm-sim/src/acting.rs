@@ -201,7 +201,7 @@ impl SimActuator {
         let reclaimed = &mut self.memory.presence().borrow_mut().reclaimed[area];
         machine.spent += self.costs.page * (end - first) as u32;
         match action {
-            Action::PageOut => {
+            Action::PageOut | Action::Reclaim(_) => {
                 let mut outcome = Outcome { resident: Some(0), ..Outcome::default() };
                 for (page, reclaimed) in (first..end).zip(&mut reclaimed[first..end]) {
                     if machine.locked[area][page] {
@@ -360,7 +360,8 @@ impl Gauges for SimActuator {
                 Some((self.costs.spare + reclaimed) as f64 / (self.costs.spare + all) as f64)
             }
             Metric::StallTime => Some(machine.stalled.as_secs_f64()),
-            Metric::Pressure => {
+            // The machine is one cgroup.
+            Metric::Pressure | Metric::CgroupPressure(_) => {
                 let (_, before) = machine.past.front()?;
                 Some(((machine.stalled - *before).as_secs_f64() / PRESSURE_WINDOW.as_secs_f64()).min(1.0))
             }
@@ -377,6 +378,7 @@ impl Gauges for SimActuator {
             Metric::NodeFree(part) if part.node == FAST => self.free_of_fast(machine.room),
             // The slow node has no end.
             Metric::Fed(_) | Metric::NodeUsed(_) | Metric::NodeFree(_) => None,
+            Metric::Refaults | Metric::Returns => None,
         }
     }
 

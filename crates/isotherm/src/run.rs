@@ -22,6 +22,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         ranges: &options.range.range,
         schemes: Some(SchemeSource::File(options.schemes.clone())),
         memory_use: options.record.is_some(),
+        dry_run: options.dry_run,
         recording: options.record.clone(),
         recording_need: options.record_needed.then_some(Need::Needed),
         quiet: options.quiet,
@@ -37,8 +38,8 @@ pub fn apply(
     signals: impl FnOnce(Option<&Command>, Control) -> Result<()>,
     progress: Progress,
 ) -> Result<ExitCode> {
-    let quiet = call.quiet;
-    marks::make_run(call, signals, |run, events| act(run, events, quiet, progress))
+    let (quiet, dry_run) = (call.quiet, call.dry_run);
+    marks::make_run(call, signals, |run, events| act(run, events, (quiet, dry_run), progress))
 }
 
 /// Like [`command::handle_signals`], but a SIGHUP from a process reloads the schemes. A SIGHUP from the terminal ends
@@ -54,7 +55,7 @@ fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
 }
 
 /// Watches and acts until the end of the run, and shows the progress.
-fn act(run: Prepared, events: Events, quiet: bool, mut progress: Progress) -> Result<()> {
+fn act(run: Prepared, events: Events, (quiet, dry_run): (bool, bool), mut progress: Progress) -> Result<()> {
     let session = run.start()?;
     let mut last: Option<Arc<Activity>> = None;
     let summary = progress.follow(session, events, |event| {
@@ -64,16 +65,19 @@ fn act(run: Prepared, events: Events, quiet: bool, mut progress: Progress) -> Re
     })?;
     progress.warn_of_gaps();
     if !quiet {
-        report(&summary, last.as_deref());
+        report(&summary, last.as_deref(), dry_run);
     }
     Ok(())
 }
 
 /// Prints a summary of the run.
-fn report(summary: &Summary, last: Option<&Activity>) {
+fn report(summary: &Summary, last: Option<&Activity>, dry_run: bool) {
     let plural = if summary.snapshots == 1 { "" } else { "s" };
     let lasted = units::duration(summary.lasted);
     tell(format_args!("isotherm: {} snapshot{plural} in {}", summary.snapshots, lasted));
+    if dry_run {
+        tell("a dry run: nothing was done; this is what the schemes would have done");
+    }
     for report in last.iter().flat_map(|activity| &activity.schemes) {
         tell(format_args!("  {}", line(report)));
     }

@@ -31,6 +31,8 @@ pub struct Call<'a> {
     pub schemes: Option<SchemeSource>,
     /// Whether the activities of schemes contain how much memory is in use.
     pub memory_use: bool,
+    /// Whether schemes do nothing, and say what they would do.
+    pub dry_run: bool,
     /// How long the run lasts at most.
     pub duration: Option<Duration>,
     /// The recording to write.
@@ -64,6 +66,7 @@ impl<'a> Call<'a> {
             nodes: &[],
             schemes: None,
             memory_use: false,
+            dry_run: false,
             duration: watch.duration,
             recording: None,
             recording_need: None,
@@ -113,7 +116,8 @@ impl<'a> Call<'a> {
             return Ok(RunConfig { duration, recording, recording_need, stacks, start, ..group });
         }
         let selection = self.selection()?;
-        let Self { watch, physical, schemes, memory_use, duration, recording, most_aggregation, stacks, .. } = self;
+        let Self { watch, physical, schemes, memory_use, dry_run, duration, .. } = self;
+        let Self { recording, most_aggregation, stacks, .. } = self;
         let cpu_budget = self.cpu_budget;
         let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone(), ..Part::default() };
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
@@ -140,7 +144,7 @@ impl<'a> Call<'a> {
             Some(Cpus::Housekeeping) => housekeeping_cpus(Path::new("/")).context("--cpu-affinity housekeeping")?,
             None => vec![],
         };
-        let schemes = schemes.map(|schemes| SchemeOptions { memory_use, ..SchemeOptions::new(schemes) });
+        let schemes = schemes.map(|schemes| SchemeOptions { memory_use, dry_run, ..SchemeOptions::new(schemes) });
         Ok(RunConfig {
             attributes,
             sampling: samples,

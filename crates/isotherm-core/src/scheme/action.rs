@@ -36,6 +36,52 @@ pub enum Action {
     MigrateHot(Destinations),
     /// Move the memory to these nodes, the coldest first (`move_pages`).
     MigrateCold(Destinations),
+    /// Take as much from the cgroups of the targets as they have idle: first the idle pages themselves, then what the
+    /// kernel finds (`memory.reclaim` of cgroup version 2).
+    Reclaim(Reclaim),
+}
+
+/// How memory of a cgroup is reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reclaim {
+    /// What is done first to the pages that are known to be idle.
+    pub first: First,
+    /// How much the kernel prefers memory that needs swap to page cache, 0 to 200, if it takes that. `None` leaves it
+    /// to the kernel.
+    pub swappiness: Option<u8>,
+}
+
+impl Reclaim {
+    /// The largest swappiness.
+    pub const MOST_SWAPPINESS: u8 = 200;
+
+    /// Idle pages are reclaimed one by one first.
+    pub const DEFAULT: Self = Self { first: First::PageOut, swappiness: None };
+}
+
+/// What is done to the pages that are known to be idle, before the kernel chooses itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum First {
+    /// Nothing: the kernel chooses all.
+    Nothing,
+    /// They become the next that the kernel chooses (`MADV_COLD`).
+    Cold,
+    /// They are reclaimed (`MADV_PAGEOUT`), and the kernel chooses for those that were not.
+    PageOut,
+}
+
+impl First {
+    /// All, in the order in which they are documented.
+    pub const ALL: [Self; 3] = [Self::PageOut, Self::Cold, Self::Nothing];
+
+    /// Its name in scheme files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Cold => "cold",
+            Self::PageOut => "pageout",
+        }
+    }
 }
 
 /// What an action that moves memory between nodes looks for.
@@ -95,7 +141,7 @@ struct Row {
 impl Action {
     /// All actions, in the order in which they are documented. Those that move memory to nodes that a scheme names have
     /// node 0.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Stat,
         Self::WillNeed,
         Self::Cold,
@@ -109,6 +155,7 @@ impl Action {
         Self::Demote,
         Self::MigrateHot(Destinations::one(NodeId(0))),
         Self::MigrateCold(Destinations::one(NodeId(0))),
+        Self::Reclaim(Reclaim::DEFAULT),
     ];
 
     /// The table of actions. A huge page moves whole. Locking memory that is absent would fill it.
@@ -138,6 +185,7 @@ impl Action {
             Self::Demote => row("demote", ColdestFirst, HUGE, IdlePages, Some(Cold)),
             Self::MigrateHot(_) => row("migrate_hot", HottestFirst, HUGE, PagesInUse, Some(Hot)),
             Self::MigrateCold(_) => row("migrate_cold", ColdestFirst, HUGE, IdlePages, Some(Cold)),
+            Self::Reclaim(_) => row("reclaim", ColdestFirst, PAGE, IdlePages, None),
         }
     }
 
@@ -161,6 +209,17 @@ impl Action {
         } else {
             self
         }
+    }
+
+    /// How it reclaims memory of cgroups, if it does.
+    pub const fn reclaim(&self) -> Option<Reclaim> {
+        if let Self::Reclaim(how) = self { Some(*how) } else { None }
+    }
+
+    /// The same action, which reclaims in this way if it reclaims memory of cgroups.
+    #[must_use]
+    pub const fn with_reclaim(self, how: Reclaim) -> Self {
+        if let Self::Reclaim(_) = self { Self::Reclaim(how) } else { self }
     }
 
     /// Its name in scheme files and reports.
@@ -205,7 +264,7 @@ impl Action {
 
     /// Whether the action frees the memory, so that it can be seen to come back.
     pub const fn frees(&self) -> bool {
-        matches!(self, Self::PageOut)
+        matches!(self, Self::PageOut | Self::Reclaim(_))
     }
 
     /// Whether the action changes the memory, so that its age starts again.

@@ -23,7 +23,7 @@ pub struct Work<'a> {
 /// The result of an action on one range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Bytes that the action was carried out on.
+    /// Bytes that the action was carried out on. An action on a cgroup may free other memory of it in their place.
     pub applied: u64,
     /// Bytes that were refused. Bytes that are neither applied nor refused did not need the action.
     pub refused: u64,
@@ -74,6 +74,11 @@ pub trait Actuator {
         true
     }
 
+    /// Whether nothing is done, and all is reported as done. Then what was freed counts as absent until it is accessed.
+    fn is_dry(&self) -> bool {
+        false
+    }
+
     /// Makes one call, and stores in `outcomes` what became of each of its ranges. `outcomes` has the length of
     /// `work.ranges` and holds default values.
     ///
@@ -97,6 +102,10 @@ impl<A: Actuator + ?Sized> Actuator for Box<A> {
 
     fn can_free(&mut self, mapping: &Mapping) -> bool {
         (**self).can_free(mapping)
+    }
+
+    fn is_dry(&self) -> bool {
+        (**self).is_dry()
     }
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {

@@ -404,8 +404,13 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 self.total.unmapped_bytes += unmapped;
                 // What was only unmapped comes back without having been freed.
                 let left = outcome.resident.map_or(range.size() - applied, |resident| resident + unmapped);
-                self.victims.freed(target, range, applied, left, self.snapshot.time);
-                self.taken.extend((applied + unmapped > 0).then_some((target, range, applied + unmapped)));
+                // What was freed elsewhere in the cgroup comes back elsewhere.
+                let here = match action.reclaim() {
+                    Some(_) => applied.min(range.size().saturating_sub(left)),
+                    None => applied,
+                };
+                self.victims.freed(target, range, here, left, self.snapshot.time);
+                self.taken.extend((here + unmapped > 0).then_some((target, range, here + unmapped)));
                 match (applied, unmapped) {
                     (0, 0) => self.backoff.failed(Resisted::Mapped, target, range, self.snapshot.time),
                     (0, _) => self.backoff.failed(Resisted::Unmapped, target, range, self.snapshot.time),

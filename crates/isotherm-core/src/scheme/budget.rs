@@ -34,6 +34,8 @@ pub(crate) struct QuotaUse {
     stalled: Option<(Duration, f64)>,
     /// How far the goals were reached when they were read last; 1 is exactly.
     score: Option<f64>,
+    /// Whether a goal was reached then that is a bound ([`Goal::is_bound`](super::Goal::is_bound)).
+    is_bound: bool,
     /// Whether the quota did not suffice in this period.
     exceeded: bool,
     /// The share of the quota that is in force.
@@ -89,6 +91,7 @@ impl QuotaUse {
             missing: None,
             stalled: None,
             score: None,
+            is_bound: false,
             exceeded: false,
             slowdown: Slowdown::default(),
         }
@@ -124,6 +127,7 @@ impl QuotaUse {
         self.missing = None;
         self.stalled = None;
         self.score = None;
+        self.is_bound = false;
     }
 
     /// Begins another period if the present one is over, and tunes the quota.
@@ -163,6 +167,7 @@ impl QuotaUse {
         snapshot: &Snapshot,
     ) -> Option<f64> {
         let mut best: Option<f64> = None;
+        self.is_bound = false;
         for goal in quota.goals() {
             let Some(value) = gauges.read(goal.metric(), snapshot) else {
                 continue;
@@ -177,6 +182,7 @@ impl QuotaUse {
                 value
             };
             let score = goal.score(value);
+            self.is_bound |= goal.is_bound() && score >= 1.0;
             best = Some(best.map_or(score, |best| best.max(score)));
         }
         if best.is_some() {
@@ -188,6 +194,9 @@ impl QuotaUse {
 
     /// The bytes that the goals allow in a period.
     fn wanted(&self) -> Option<u64> {
+        if self.is_bound {
+            return Some(0);
+        }
         self.missing.or_else(|| self.tuner.as_ref().map(Tuner::quota))
     }
 

@@ -116,9 +116,21 @@ pub(crate) struct Seen<'a> {
     pub makes_room: bool,
     /// How many times as much evidence as at first it takes to make room, and how many times the age of the condition.
     pub patience: f64,
+    /// Whether nothing is done, so that memory that counts as freed is present still.
+    pub is_dry: bool,
 }
 
 impl Seen<'_> {
+    /// Whether memory that was freed at a time would be absent still: since the survey, or because it was not accessed
+    /// since, if nothing was done to it.
+    fn is_freed(&self, pages: &PageHistory, range: AddrRange, at: Duration) -> bool {
+        let idle_since = || {
+            let idle = pages.idle_ranges(range, pages.time().saturating_sub(at));
+            idle.iter().map(|(idle, _)| idle.size()).sum::<u64>() == range.size()
+        };
+        at >= pages.time() || self.is_dry && idle_since()
+    }
+
     /// Cuts `range`, which was accessed last at the time `accessed`, where the time of the last action changes, and
     /// calls `each` with the parts that may be acted on. These parts are left out: memory that resisted to be freed
     /// recently, and that was found in use since the survey; and for actions that would move memory: memory that was
@@ -290,7 +302,8 @@ pub(crate) fn collect(
                 seen.pieces(action, target.id, range, accessed, |piece| {
                     let Piece { range: piece, at: acted_at, undoes, yields } = piece;
                     // What was freed since the survey is absent, until a survey finds it in memory again.
-                    if action.frees() && pages.is_some_and(|pages| acted_at.is_some_and(|at| at >= pages.time())) {
+                    let is_freed = |pages| acted_at.is_some_and(|at| seen.is_freed(pages, piece, at));
+                    if action.frees() && pages.is_some_and(is_freed) {
                         return;
                     }
                     let since = acted_at.map_or(Duration::MAX, |at| snapshot.time.saturating_sub(at));

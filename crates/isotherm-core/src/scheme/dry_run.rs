@@ -16,6 +16,10 @@ impl Actuator for DryRunActuator {
         Ok(())
     }
 
+    fn is_dry(&self) -> bool {
+        true
+    }
+
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         for (range, outcome) in work.ranges.iter().zip(outcomes) {
             // Nothing is freed, so what is in memory later has not come back.

@@ -17,6 +17,7 @@ use super::history::ActionHistory;
 use super::limits::{Limiter, Limits, TakenOut};
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
+use super::returned::{Returned, WithReturns};
 use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
@@ -85,6 +86,8 @@ struct ActiveScheme {
     cursor: Cursor,
     applied_at: Option<Duration>,
     victims: Victims,
+    /// What has come back recently of the memory that it freed.
+    returned: Returned,
     /// When memory was found where the scheme would move it to.
     in_place: ActionHistory,
     /// When memory was checked once more: hot memory that was not accessed again, and cold memory that was.
@@ -119,6 +122,7 @@ impl ActiveScheme {
             cursor: None,
             applied_at: None,
             victims: Victims::default(),
+            returned: Returned::default(),
             in_place: ActionHistory::default(),
             not_again: ActionHistory::default(),
             rejections: Rejections::default(),
@@ -343,6 +347,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             };
             active.report.total.watched_bytes += seen.freed;
             active.report.total.returned_bytes += seen.returned;
+            active.returned.take(snapshot.time, seen.returned);
             let judgement = active.budget.judge(snapshot.time, window, seen);
             active.report.quota_share = active.budget.share(&active.scheme.quota);
             if let Some(Judgement { tally: Tally { freed, returned }, too_much }) = judgement
@@ -373,6 +378,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             cursor,
             applied_at,
             victims,
+            returned,
             in_place,
             not_again,
             rejections,
@@ -383,13 +389,14 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let mut demand = Waiting::default();
         makes_room_for.iter().for_each(|&other| demand.join(std::mem::take(&mut before[other].waiting)));
         *applied_at = Some(snapshot.time);
-        budget.begin(&scheme.quota, snapshot.time, &mut self.gauges, snapshot);
+        let mut gauges = WithReturns { gauges: &mut self.gauges, bytes: returned.recently(snapshot.time) };
+        budget.begin(&scheme.quota, snapshot.time, &mut gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
         let mut share = self.limiter.share(scheme.action, others);
         let all = share.left;
         let mut allowance = QuotaLimits { quota: &scheme.quota, budget: &mut *budget, shared, share: &mut share };
         if let Some((quota, budget)) = &mut allowance.shared {
-            budget.begin(quota, snapshot.time, &mut self.gauges, snapshot);
+            budget.begin(quota, snapshot.time, &mut gauges, snapshot);
         }
 
         self.facts.clear();
@@ -416,6 +423,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             second_look,
             makes_room: demand.left(0) > 0,
             patience: self.patience.factor(),
+            is_dry: self.actuator.is_dry(),
         };
         let excluded =
             collect(scheme, &filters, &seen, |mapping| self.actuator.can_free(mapping), &mut self.candidates);

@@ -1,8 +1,13 @@
 //! Gauges: figures of the system and of its work, which watermarks and goals depend on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{BoxError, NodeId, Snapshot};
+
+/// The working set that [`Metric::Refaults`] and [`Metric::Returns`] are shares of: what was accessed within this time
+/// (Lagar-Cavilla et al., "Software-Defined Far Memory in Warehouse-Scale Computers", ASPLOS 2019).
+pub const WORKING_SET: Duration = Duration::from_secs(120);
 
 /// A figure that watermarks and goals can depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +27,14 @@ pub enum Metric {
     NodeUsed(NodePart),
     /// The share of a memory node that is free, 0 to 1.
     NodeFree(NodePart),
+    /// The share of recent time in which tasks of a cgroup waited for memory, 0 to 1 (PSI of the cgroup).
+    CgroupPressure(CgroupPressure),
+    /// What the kernel has reclaimed of the cgroups of the targets, and had to bring back within the last minute, as a
+    /// share of the [working set](WORKING_SET).
+    Refaults,
+    /// What the scheme has freed, and surveys have found in memory again within the last minute, as a share of the
+    /// [working set](WORKING_SET). The schemes know it themselves.
+    Returns,
 }
 
 /// How a figure of the user gets to the schemes.
@@ -41,6 +54,46 @@ pub struct NodePart {
     /// The cgroup whose memory counts as used, with the cgroups below it; all other memory of the node counts as free.
     /// It is a path from the root of the hierarchy such as `/system.slice/redis.service`. `None` for all memory.
     pub cgroup: Option<Arc<str>>,
+}
+
+/// Whose waiting counts, and over what time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CgroupPressure {
+    /// The cgroup, as a path from the root of the hierarchy. `None` for those of the targets: the one that waits most
+    /// counts.
+    pub cgroup: Option<Arc<str>>,
+    /// Which tasks wait.
+    pub waiting: Waiting,
+    /// Over what time.
+    pub window: PressureWindow,
+}
+
+/// Which tasks of a cgroup wait for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Waiting {
+    /// Some task.
+    Some,
+    /// All tasks that do not sleep, at once.
+    Full,
+}
+
+/// The time over which the kernel gives a mean of the pressure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PressureWindow {
+    /// 10 s (`avg10`).
+    TenSeconds,
+    /// 60 s (`avg60`).
+    Minute,
+}
+
+impl PressureWindow {
+    /// Its length.
+    pub const fn length(self) -> Duration {
+        match self {
+            Self::TenSeconds => Duration::from_secs(10),
+            Self::Minute => Duration::from_secs(60),
+        }
+    }
 }
 
 /// Reads metrics. A metric is read only if a watermark or a goal needs it.

@@ -9,6 +9,7 @@
 //! Guarantees:
 //! - In no period is an action called for more bytes than the quota allows, and all schemes together keep to their
 //!   [`Limits`].
+//! - In no period that begins with too much pressure, too many refaults or returns, by its goals, does a scheme act.
 //! - While more than a tenth of the memory that a scheme frees or moves comes back soon, less of its quota is in force.
 //! - Memory that was moved to another node is not moved back at once.
 //! - Memory that cannot be freed is tried again after twice the time, each time.
@@ -36,6 +37,7 @@ mod priority;
 mod quota;
 mod refusal;
 mod report;
+mod returned;
 mod slowdown;
 mod tuner;
 mod victims;
@@ -49,14 +51,14 @@ use thiserror::Error;
 use crate::tiering::LOOKS;
 
 pub(crate) use action::Reach;
-pub use action::{Action, Moves, Order};
+pub use action::{Action, First, Moves, Order, Reclaim};
 pub use actuator::{Actuator, Outcome, Work};
 pub use condition::{ClosedInterval, Condition};
 pub use destination::{DestinationError, Destinations, HUGE_PAGE_SIZE, MOST_DESTINATIONS};
 pub use dry_run::{DryRunActuator, DryRunInspector};
 pub use engine::{Schemes, Unsupported};
 pub use filter::{Filter, FilterKind, Pattern};
-pub use gauge::{Feed, Gauges, Metric, NoGauges, NodePart};
+pub use gauge::{CgroupPressure, Feed, Gauges, Metric, NoGauges, NodePart, PressureWindow, WORKING_SET, Waiting};
 pub use inspector::{PageInspector, PageKind, ProcessFacts};
 pub use limits::{Limits, TakenOut};
 pub use quota::{Goal, GoalError, Quota, QuotaError, SharedQuotaError, Weights};

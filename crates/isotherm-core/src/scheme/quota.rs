@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::PAGE_SIZE;
 
-use super::{Metric, Scheme};
+use super::{Action, CgroupPressure, Metric, PressureWindow, Scheme, Waiting};
 
 /// How much a scheme may do.
 ///
@@ -46,6 +46,29 @@ impl Quota {
         goals: Vec::new(),
         owner: None,
     };
+
+    /// The quota of a scheme that says none: goals for actions on cgroups, and no limit for all others. A quota of such
+    /// an action that says nothing of goals has these goals as well.
+    ///
+    /// The goals are 0.1 % of 10 s in which some task of a cgroup waits for memory (the order of the pressure that
+    /// Weiner et al., "TMO: Transparent Memory Offloading in Datacenters", ASPLOS 2022, keep to), and 0.2 % of the
+    /// working set that comes back in a minute, by the kernel's count and by the surveys (the bound of Lagar-Cavilla et
+    /// al., ASPLOS 2019).
+    pub fn default_of(action: Action) -> Self {
+        const PRESSURE: f64 = 0.001;
+        const COMES_BACK: f64 = 0.002;
+        if action.reclaim().is_none() {
+            return Self::UNLIMITED;
+        }
+        let pressure = CgroupPressure { cgroup: None, waiting: Waiting::Some, window: PressureWindow::TenSeconds };
+        let goal = |metric, target| Goal { metric, target };
+        let goals = vec![
+            goal(Metric::CgroupPressure(pressure), PRESSURE),
+            goal(Metric::Refaults, COMES_BACK),
+            goal(Metric::Returns, COMES_BACK),
+        ];
+        Self { goals, ..Self::UNLIMITED }
+    }
 
     /// At most `bytes` and at most `time` in each `period`, each of them if given. `goals` tune how much of that is
     /// used.
@@ -93,6 +116,12 @@ impl Quota {
     /// The goals that the quota is tuned to.
     pub fn goals(&self) -> &[Goal] {
         &self.goals
+    }
+
+    /// The same quota, which is tuned to these goals.
+    #[must_use]
+    pub fn with_goals(self, goals: Vec<Goal>) -> Self {
+        Self { goals, ..self }
     }
 
     /// The same quota, which no goal tunes.
@@ -202,15 +231,15 @@ pub enum GoalError {
     /// The metric cannot be a goal.
     #[error(
         "a quota cannot be tuned to this metric; use the stall time, the free memory, the resident share of the \
-         working set, the used or the free share of a memory node, or a figure from a file"
+         working set, the used or the free share of a memory node, the pressure of a cgroup, refaults, returns, or a \
+         figure from a file"
     )]
     Metric,
 }
 
 impl Goal {
     /// The goal that `metric` reaches `target`: [`Metric::StallTime`] in seconds for each period of the quota,
-    /// [`Metric::FreeMemory`], [`Metric::WorkingSetResident`], [`Metric::NodeUsed`] and [`Metric::NodeFree`] as a
-    /// share, [`Metric::Fed`] in its own unit.
+    /// [`Metric::Fed`] in its own unit, all others as a share.
     ///
     /// A larger quota must raise the metric, or lower it in the case of the working set.
     ///
@@ -218,7 +247,13 @@ impl Goal {
     /// If the target is not above zero, if a share is not below one, or if the metric cannot be a goal.
     pub fn new(metric: Metric, target: f64) -> Result<Self, GoalError> {
         let share = match metric {
-            Metric::FreeMemory | Metric::WorkingSetResident | Metric::NodeUsed(_) | Metric::NodeFree(_) => true,
+            Metric::FreeMemory
+            | Metric::WorkingSetResident
+            | Metric::NodeUsed(_)
+            | Metric::NodeFree(_)
+            | Metric::CgroupPressure(_)
+            | Metric::Refaults
+            | Metric::Returns => true,
             Metric::StallTime | Metric::Fed(_) => false,
             Metric::Pressure => return Err(GoalError::Metric),
         };
@@ -239,6 +274,12 @@ impl Goal {
     /// The value that the metric is to reach.
     pub const fn target(&self) -> f64 {
         self.target
+    }
+
+    /// Whether the metric says how much the targets miss what they have lost. Then the scheme does nothing in a period
+    /// that begins with the goal reached: what it has done shows only later.
+    pub const fn is_bound(&self) -> bool {
+        matches!(self.metric, Metric::CgroupPressure(_) | Metric::Refaults | Metric::Returns)
     }
 
     /// How far the goal is reached. At 1 it is reached exactly; below, the quota grows, and above, it shrinks.
@@ -274,6 +315,15 @@ mod tests {
         assert_eq!(Goal::new(Metric::FreeMemory, 1.0), Err(GoalError::NoShare));
         assert_eq!(Goal::new(Metric::StallTime, 0.0), Err(GoalError::Zero));
         assert_eq!(Goal::new(Metric::Pressure, 0.1), Err(GoalError::Metric));
+    }
+
+    #[test]
+    fn only_actions_on_cgroups_have_goals_that_nobody_has_set() {
+        for action in Action::ALL {
+            let quota = Quota::default_of(action);
+            assert_eq!(quota == Quota::UNLIMITED, action.reclaim().is_none(), "{action}");
+            assert!(quota.goals().iter().all(Goal::is_bound));
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Condition, DryRunInspector, Feed, Gauges, Goal, Metric, Outcome, Quota, Scheme, Schemes, Weights,
-    Work,
+    Action, Actuator, CgroupPressure, Condition, DryRunInspector, Feed, Gauges, Goal, Metric, Outcome, PressureWindow,
+    Quota, Scheme, Schemes, Waiting, Weights, Work,
 };
 use isotherm_core::{BoxError, Sink, Snapshot};
 use rand::{Rng, RngExt};
@@ -177,4 +177,23 @@ fn a_goal_out_of_reach_raises_the_quota_to_its_ceiling() {
     run(&world, 0.1, Some(64 << 20), 100);
     let felt = world.borrow().value;
     assert!((felt - 64e-6).abs() < 1e-9, "{felt}");
+}
+
+#[test]
+fn nothing_is_done_in_a_period_that_begins_with_a_bound_reached() {
+    let (waiting, window) = (Waiting::Some, PressureWindow::TenSeconds);
+    let metric = Metric::CgroupPressure(CgroupPressure { cgroup: None, waiting, window });
+    let acted = Rc::new(RefCell::new(Vec::new()));
+    let by_period = Rc::clone(&acted);
+    // The pressure of each period is read at the beginning of the next one.
+    let world = World::new(metric, 0, 0.0, move |bytes| {
+        by_period.borrow_mut().push(bytes);
+        if (5..10).contains(&by_period.borrow().len()) { 0.001 } else { 0.0 }
+    });
+    run(&world, 0.001, None, 20);
+    let acted = acted.borrow();
+    for (period, bytes) in (1..).zip(acted.iter()) {
+        assert_eq!(*bytes == 0.0, (6..=10).contains(&period), "{period}: {acted:?}");
+    }
+    assert!(acted[10] < acted[4], "it goes on with less: {acted:?}");
 }

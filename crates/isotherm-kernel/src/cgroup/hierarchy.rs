@@ -32,7 +32,7 @@ impl CgroupVersion {
 }
 
 /// Why no hierarchy that accounts memory is found.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum NoHierarchy {
     /// The list of the hierarchies cannot be read.
     #[error("{path} cannot be read: {why} (is /proc mounted, and is the kernel built with CONFIG_CGROUPS?)")]

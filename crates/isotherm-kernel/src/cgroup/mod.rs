@@ -4,16 +4,28 @@
 //! A machine can have several hierarchies of version 1, each with its own set of controllers, and one of version 2
 //! (Linux `Documentation/admin-guide/cgroup-v1` and `cgroup-v2.rst`). The memory controller belongs to one hierarchy at
 //! a time. This module uses only that hierarchy. Inode numbers are unique within one hierarchy.
+//!
+//! Of version 2, it also asks the kernel to reclaim memory of a cgroup ([`CgroupMemory`]).
 
+mod files;
+mod gauges;
 mod hierarchy;
 mod limits;
 #[cfg(test)]
 mod made;
 mod members;
+mod memory;
+mod refused;
+mod selected;
 mod tree;
 
+pub use files::{CgroupDirectory, CgroupFiles};
+pub use gauges::CgroupGauges;
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
 pub use limits::{MemoryLimits, memory_limits};
 pub use members::processes_in;
+pub use memory::{CgroupCounters, CgroupMemory, CgroupStall, Reclaimed, Stall};
+pub use refused::NoMemoryCgroup;
+pub use selected::SelectedCgroups;
 pub use tree::CgroupPaths;
 pub(crate) use tree::is_below;

@@ -18,7 +18,7 @@ pub(crate) use finder::Finder;
 pub use parties::Parties;
 
 use crate::births::Belonging;
-use crate::cgroup::Hierarchy;
+use crate::cgroup::{Hierarchy, NoMemoryCgroup};
 use crate::listing::{parent, process_ids};
 use crate::pattern::{Glob, NamePattern};
 
@@ -212,6 +212,27 @@ impl Selection {
         }
     }
 
+    /// Checks that it names cgroups, and leaves out nothing but cgroups: what is done to a cgroup is done to all of its
+    /// processes.
+    ///
+    /// # Errors
+    /// If that is not so.
+    pub fn names_cgroups(&self) -> Result<(), NoMemoryCgroup> {
+        if !self.any.iter().any(Selector::is_by_cgroup) {
+            return Err(NoMemoryCgroup::NotSelected);
+        }
+        match self.except.iter().find(|selector| !selector.is_by_cgroup()) {
+            Some(other) => Err(NoMemoryCgroup::LeavesOut(other.kind())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it names the cgroup at `path` or one above it, and does not leave it out.
+    pub(crate) fn names_cgroup(&self, path: &str, containers: &Containers) -> bool {
+        let names = |selectors: &[Selector]| selectors.iter().any(|selector| selector.names_cgroup(path, containers));
+        names(&self.any) && !names(&self.except)
+    }
+
     /// Whether a process is excepted.
     pub(crate) fn excepts(&self, process: &Facts<'_>) -> bool {
         self.except.iter().any(|selector| selector.matches(process))
@@ -228,6 +249,16 @@ impl Selector {
         }
     }
 
+    /// Whether it names the cgroup at `path` or one above it.
+    fn names_cgroup(&self, path: &str, containers: &Containers) -> bool {
+        match self {
+            Self::Cgroup(glob) => glob.matches_at_or_above(path),
+            Self::Unit(glob) => path.split('/').any(|part| glob.matches(part)),
+            Self::Container(name) => containers.is_in(path, name),
+            Self::Pid(_) | Self::Name(_) | Self::Command(_) | Self::User(_) | Self::All | Self::AnyOf(_) => false,
+        }
+    }
+
     fn matches(&self, process: &Facts<'_>) -> bool {
         match self {
             Self::Pid(pid) => *pid == process.pid(),
@@ -236,9 +267,9 @@ impl Selector {
                 is(process.name()) || is(process.executable())
             }
             Self::Command(pattern) => pattern.matches(process.command()),
-            Self::Cgroup(glob) => process.cgroup().is_some_and(|path| glob.matches_at_or_above(path)),
-            Self::Unit(glob) => process.cgroup().is_some_and(|path| path.split('/').any(|part| glob.matches(part))),
-            Self::Container(name) => process.cgroup().is_some_and(|path| process.containers().is_in(path, name)),
+            Self::Cgroup(_) | Self::Unit(_) | Self::Container(_) => {
+                process.cgroup().is_some_and(|path| self.names_cgroup(path, process.containers()))
+            }
             Self::User(uid) => process.user() == Some(*uid),
             Self::All => true,
             Self::AnyOf(parties) => parties.any_takes(process),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::scheme::{Feed, Gauges, Metric};
 use isotherm_core::{BoxError, Snapshot};
 use isotherm_kernel::SystemGauges;
+use isotherm_kernel::cgroup::{CgroupGauges, SelectedCgroups};
 
 /// The metrics that a program feeds to the schemes of a run, each by its name ([`Feed::Named`]). Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +52,10 @@ pub(crate) struct RunGauges {
 }
 
 impl RunGauges {
-    pub(crate) fn new(fed: Option<FedMetrics>) -> Self {
-        Self { system: SystemGauges::new(), fed }
+    /// `cgroups` are those of the targets. `None` if no processes are selected.
+    pub(crate) fn new(fed: Option<FedMetrics>, cgroups: Option<SelectedCgroups>) -> Self {
+        let system = SystemGauges::new();
+        Self { system: cgroups.map(CgroupGauges::new).into_iter().fold(system, SystemGauges::with_cgroups), fed }
     }
 
     /// The metrics that are fed, and the name of `metric`, if it is one of them.
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn a_metric_has_the_value_that_was_fed_last_as_long_as_it_is_valid() {
         let fed = FedMetrics::default();
-        let mut gauges = RunGauges::new(Some(fed.clone()));
+        let mut gauges = RunGauges::new(Some(fed.clone()), None);
         let metric = Metric::Fed(Feed::Named("late".into()));
         let mut read = |fed: &dyn Fn()| {
             fed();
@@ -100,7 +103,7 @@ mod tests {
         assert_eq!(read(&|| fed.feed("late", 6.0, Some(Duration::from_secs(3600)))), Some(6.0));
         assert_eq!(read(&|| fed.feed("late", 7.0, Some(Duration::ZERO))), None);
         gauges.supports(&metric).unwrap();
-        let refused = RunGauges::new(None).supports(&metric).unwrap_err().to_string();
+        let refused = RunGauges::new(None, None).supports(&metric).unwrap_err().to_string();
         assert!(refused.contains("isotherm ctl feed") && refused.contains("from: FILE"), "{refused}");
     }
 }

@@ -17,7 +17,10 @@ pub(crate) fn notice(wake: &Wake) -> Notice {
         | Metric::WorkingSetResident
         | Metric::Fed(_)
         | Metric::NodeUsed(_)
-        | Metric::NodeFree(_) => format!("some task waited for memory in {share} of the last ten seconds"),
+        | Metric::NodeFree(_)
+        | Metric::CgroupPressure(_)
+        | Metric::Refaults
+        | Metric::Returns => format!("some task waited for memory in {share} of the last ten seconds"),
     };
     let (mark, limit) = match *value {
         value if value < watermarks.low() => ("below its low mark", watermarks.low()),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use isotherm_act::{ProcessActuator, ProcessInspector};
 use isotherm_core::scheme::{Application, Feed, Goal, Metric, Report, Scheme, Schemes};
 use isotherm_core::{AccessProbe, Attributes, BoxError, MemoryUse, Sink, Snapshot, TargetId, units};
-use isotherm_kernel::{ProcessTable, memory_use, system_memory};
+use isotherm_kernel::cgroup::SelectedCgroups;
+use isotherm_kernel::{ProcessTable, Selection, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 use isotherm_scheme::Diagnostics;
@@ -52,10 +53,12 @@ pub(crate) struct PreparedSchemes {
 }
 
 impl PreparedSchemes {
-    /// Reads the schemes and tests what they need. `look` finds which pages are young; if it is `None`, page tables are
-    /// read for that. `surveyed` says whether the run has surveys.
+    /// Reads the schemes and tests what they need. Actions on cgroups are for those that `selection` names; `None` if
+    /// no processes are selected. `look` finds which pages are young; if it is `None`, page tables are read for that.
+    /// `surveyed` says whether the run has surveys.
     pub(crate) fn new(
         options: SchemeOptions,
+        selection: Option<&Selection>,
         look: Option<Box<dyn AccessProbe + Send>>,
         surveyed: bool,
     ) -> Result<Self, RunError> {
@@ -72,8 +75,11 @@ impl PreparedSchemes {
             Some(look) => inspector.with_probe(look),
             None => inspector,
         };
-        let SchemeOptions { memory_use, fed, limits, .. } = options;
-        let engine = Schemes::new(schemes, ProcessActuator::new(processes), inspector, RunGauges::new(fed))?;
+        let SchemeOptions { memory_use, fed, limits, dry_run, .. } = options;
+        let cgroups = || selection.map(|selection| SelectedCgroups::new(Path::new("/"), selection.clone()));
+        let actuator = ProcessActuator::new(processes).dry(dry_run);
+        let actuator = cgroups().into_iter().fold(actuator, ProcessActuator::with_cgroups);
+        let engine = Schemes::new(schemes, actuator, inspector, RunGauges::new(fed, cgroups()))?;
         let (all, out) = limits.begin();
         Ok(Self { engine: engine.limited(all, out), file, memory_use, surveyed, limits })
     }
@@ -329,7 +335,8 @@ impl Worker {
         }
     }
 
-    /// Says why no call could be made inside a target; once, as long as the reason is the same.
+    /// Says why no call could be made inside a target, and why a cgroup was left alone; once, as long as the reason is
+    /// the same.
     fn report_refusals(&mut self) {
         let refusals: Vec<_> = self.engine.actuator_mut().take_refusals().collect();
         for (target, refusal) in refusals {
@@ -339,6 +346,9 @@ impl Worker {
                 self.notice(Severity::Warning, &text);
                 self.refused.insert(target, refusal);
             }
+        }
+        for text in self.engine.actuator_mut().take_news() {
+            self.notice(Severity::Warning, &text);
         }
         let members = self.processes.members();
         self.refused.retain(|target, _| members.contains_key(target));

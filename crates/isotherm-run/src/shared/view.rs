@@ -43,7 +43,7 @@ impl View {
         sink: Box<dyn EventSink>,
     ) -> Result<Self, RunError> {
         let warning = selection.is_open().then(|| selection.warning("/".as_ref())).flatten();
-        let schemes = schemes.map(|options| prepare(shared, options)).transpose()?;
+        let schemes = schemes.map(|options| prepare(shared, options, &selection)).transpose()?;
         let longest = schemes.as_ref().map(PreparedSchemes::longest_in_time);
         let control = Control::new()?;
         let inner = Mutex::new(Inner { sink: Some(sink), infos: TargetInfos::default() });
@@ -171,12 +171,12 @@ impl ViewState {
 }
 
 /// Reads the schemes of a view, and opens what they need.
-fn prepare(shared: &Shared, options: SchemeOptions) -> Result<PreparedSchemes, RunError> {
+fn prepare(shared: &Shared, options: SchemeOptions, selection: &Selection) -> Result<PreparedSchemes, RunError> {
     debug_assert!(matches!(options.schemes, SchemeSource::Fixed(_)), "a file may come to compare access rates");
     let surveys = shared.properties.surveys;
     let look = match &*shared.properties.probe {
         "idle" if surveys => Some(Box::new(IdleProbe::open()?.look()?) as Box<dyn isotherm_core::AccessProbe + Send>),
         _ => None,
     };
-    PreparedSchemes::new(options, look, surveys)
+    PreparedSchemes::new(options, Some(selection), look, surveys)
 }

@@ -44,6 +44,9 @@ pub struct Run {
     /// input
     #[arg(long, requires = "record")]
     pub stdin_marks: bool,
+    /// Do nothing to any process or cgroup, and say what the schemes would do. That each action would work is checked
+    #[arg(long)]
+    pub dry_run: bool,
     /// Show no progress and no summary at the end
     #[arg(short, long)]
     pub quiet: bool,
@@ -55,6 +58,7 @@ Examples:
   isotherm run --schemes prcl.yaml --pid 1234  until the process ends, or Ctrl-C
   isotherm run --schemes ethp.yaml -- ./my-program
   isotherm run --schemes prcl.yaml --children --record acted.rec -- make
+  isotherm run --schemes reclaim.yaml --unit redis --dry-run
   isotherm report schemes acted.rec            what did it do?
 
 Signals: HUP makes isotherm read the scheme file again. With a command, isotherm passes INT, QUIT, TERM, USR1 and USR2 \

@@ -1,0 +1,229 @@
+//! Reclaims memory of cgroups: first the pages that are known to be idle, then what the kernel finds.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use isotherm_core::scheme::{Outcome, Reclaim, Refusal, RefusalReason};
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, NoMemoryCgroup, SelectedCgroups};
+use isotherm_kernel::pages::{PageBuffer, Pagemap, Table};
+use rustix::io::Errno;
+
+use super::check::advice;
+use super::held::Held;
+use super::outside::advise_ranges;
+use super::refusal::refusal;
+use super::resident::{Cached, Resident, resident};
+use super::swap::Swap;
+
+/// Frames that are at most this many frames apart are read with one call.
+const REACH: u64 = 32;
+
+/// Reclaims memory of the cgroups of a selection.
+#[derive(Debug, Default)]
+pub(super) struct CgroupReclaim {
+    /// `None` if no processes are selected.
+    cgroups: Option<SelectedCgroups>,
+    /// How many times each page frame is mapped; `None` if the user may not read it.
+    mapped: Option<Table>,
+    buffer: PageBuffer,
+    /// What the user has been told of, and what the user is to be told of.
+    told: HashSet<String>,
+    news: Vec<String>,
+}
+
+/// The readers that a reclaim shares with other actions.
+pub(super) struct Readers<'a> {
+    pub root: &'a Path,
+    pub cached: &'a mut Cached,
+    pub swap: &'a mut Swap,
+}
+
+impl CgroupReclaim {
+    /// Of the cgroups of a selection. `root` stands for `/`.
+    pub(super) fn new(root: &Path, cgroups: SelectedCgroups) -> Self {
+        Self { cgroups: Some(cgroups), mapped: Table::open(root, "proc/kpagecount", false).ok(), ..Self::default() }
+    }
+
+    /// Checks that the selection can be acted on.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check(&self) -> Result<(), NoMemoryCgroup> {
+        self.cgroups.as_ref().map_or(Err(NoMemoryCgroup::NotSelected), SelectedCgroups::check)
+    }
+
+    /// What the user must know of since the last call: why a cgroup was left alone. Each is told once.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Takes as much from the cgroup of a process as `ranges` have in memory, each page once.
+    ///
+    /// What left the ranges counts in its range. What the kernel has freed elsewhere in their place counts in any.
+    pub(super) fn run(
+        &mut self,
+        held: &mut Held,
+        how: Reclaim,
+        ranges: &[AddrRange],
+        outcomes: &mut [Outcome],
+        readers: &mut Readers<'_>,
+    ) -> Result<(), Refusal> {
+        let cgroup = self.cgroup(held.pid)?;
+        if cgroup.is_frozen() {
+            self.tell(format!("the cgroup {} is frozen: nothing is reclaimed until it is thawed", cgroup.path()));
+            return Err(RefusalReason::Busy.into());
+        }
+        let read = |held: &Held| match resident(readers.root, held.pid, ranges) {
+            // Another process may have its ID by now.
+            Ok(_) if held.has_ended() => Err(refusal(Errno::SRCH)),
+            read => read.map_err(refusal),
+        };
+        let before = read(held)?;
+        if let Some(advice) = advice(how) {
+            // What the advice did shows in the pages. What it left is the kernel's to choose.
+            advise_ranges(held, advice, ranges, &mut vec![Outcome::default(); ranges.len()]);
+        }
+        let left = self.in_memory_once(readers.root, held.pid, ranges).map_err(refusal)?;
+        let between = read(held)?;
+        let (bytes, ended) = self.reclaim(&cgroup, left, how.swappiness);
+        let after = read(held)?;
+        let of_ranges = |one: &[Resident], other: &[Resident]| -> u64 {
+            one.iter().zip(other).map(|(one, other)| one.bytes().saturating_sub(other.bytes())).sum()
+        };
+        // The kernel counts what it freed of the ranges, too.
+        let mut elsewhere = bytes.saturating_sub(of_ranges(&between, &after));
+        let mut short = ended.map_or(0, |_| left.saturating_sub(bytes));
+        let has_swap = readers.swap.is_free(readers.root);
+        for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.iter().zip(&after)) {
+            let gone = before.bytes().saturating_sub(after.bytes()).min(range.size());
+            outcome.unmapped = readers.cached.bytes(before, after).min(gone);
+            outcome.resident = Some(after.bytes());
+            let in_place = elsewhere.min(range.size() - gone);
+            elsewhere -= in_place;
+            outcome.applied = gone - outcome.unmapped + in_place;
+            let refused = short.min(range.size() - gone - in_place).min(after.bytes());
+            short -= refused;
+            if refused > 0 {
+                let no_swap = !has_swap && after.private > 0;
+                let why = ended.filter(|_| !no_swap).map_or(RefusalReason::NoSwap.into(), refusal);
+                outcome.refuse(refused, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// The cgroup of a process.
+    fn cgroup(&mut self, pid: u32) -> Result<CgroupMemory, Refusal> {
+        let found = self.cgroups.as_ref().map_or(Err(NoMemoryCgroup::NotSelected), |cgroups| cgroups.of(pid));
+        found.map_err(|why| {
+            let reason = match &why {
+                NoMemoryCgroup::Gone { .. } => RefusalReason::TargetGone,
+                NoMemoryCgroup::NotWritable { .. }
+                | NoMemoryCgroup::NotSelected
+                | NoMemoryCgroup::LeavesOut(_)
+                | NoMemoryCgroup::OtherCgroup { .. } => RefusalReason::NotPermitted,
+                NoMemoryCgroup::NoHierarchy(_)
+                | NoMemoryCgroup::Version1
+                | NoMemoryCgroup::NotMounted { .. }
+                | NoMemoryCgroup::NoReclaim { .. }
+                | NoMemoryCgroup::NoController { .. } => RefusalReason::Unsupported,
+            };
+            // That a cgroup is removed is no news.
+            if reason != RefusalReason::TargetGone {
+                self.tell(format!("nothing is reclaimed of the cgroup of process {pid}: {why}"));
+            }
+            reason.into()
+        })
+    }
+
+    /// Asks for `bytes`. Returns how many were reclaimed, and why it is not all.
+    fn reclaim<F: CgroupFiles>(
+        &mut self,
+        cgroup: &CgroupMemory<F>,
+        bytes: u64,
+        swappiness: Option<u8>,
+    ) -> (u64, Option<Errno>) {
+        if bytes == 0 {
+            return (0, None);
+        }
+        let reclaimed = cgroup.reclaim(bytes, swappiness);
+        if reclaimed.without_swappiness {
+            self.tell(
+                "this kernel takes no swappiness in memory.reclaim: its own is in force (Linux 6.11 does)".into(),
+            );
+        }
+        (reclaimed.bytes, reclaimed.ended)
+    }
+
+    /// The bytes of `ranges` in memory. A page that is mapped several times counts in part, so that it counts once if
+    /// it is idle in all ranges that have it.
+    fn in_memory_once(&mut self, root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<u64, Errno> {
+        let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| error.errno())?;
+        let (mut own, mut shared) = (0, Vec::new());
+        for range in ranges {
+            let found = pagemap.each(range.page_addresses(), &mut self.buffer, |entry| {
+                let Some(entry) = entry else { return };
+                match entry.frame() {
+                    Some(_) if entry.is_exclusive() => own += PAGE_SIZE,
+                    Some(frame) => shared.push(frame),
+                    None => {}
+                }
+            });
+            found.map_err(|error| error.errno())?;
+        }
+        shared.sort_unstable();
+        let mut of_shared = 0.0;
+        if let Some(mapped) = &self.mapped {
+            let times = mapped.entries(shared.iter().copied(), REACH, &mut self.buffer, |times| {
+                of_shared += times.filter(|&times| times > 0).map_or(0.0, |times| PAGE_SIZE as f64 / times as f64);
+            });
+            times.map_err(|error| error.errno())?;
+        }
+        // A cast from f64 saturates.
+        Ok(own + of_shared as u64)
+    }
+
+    fn tell(&mut self, text: String) {
+        if self.told.len() < MOST_TOLD && self.told.insert(text.clone()) {
+            self.news.push(text);
+        }
+    }
+}
+
+/// The user is told of at most so many different things.
+const MOST_TOLD: usize = 100;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_testing::or_skip;
+
+    use super::*;
+    use isotherm_kernel::Scratch;
+
+    #[test]
+    fn each_page_in_memory_counts_once_and_absent_pages_do_not_count() {
+        let scratch = Scratch::new(16 * PAGE_SIZE).unwrap();
+        (0..4).for_each(|page| scratch.touch(page * PAGE_SIZE));
+        let all = AddrRange::new(scratch.start(), scratch.start() + 16 * PAGE_SIZE).unwrap();
+        let root = Path::new("/");
+        let mapped = or_skip!(Table::open(root, "proc/kpagecount", false).map_err(|error| error.to_string()));
+        let mut reclaim = CgroupReclaim { mapped: Some(mapped), ..CgroupReclaim::default() };
+        assert_eq!(reclaim.in_memory_once(root, std::process::id(), &[all]), Ok(4 * PAGE_SIZE));
+        assert_eq!(reclaim.in_memory_once(root, u32::MAX, &[all]), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn what_the_user_must_know_is_told_once() {
+        let mut reclaim = CgroupReclaim::default();
+        let own = std::process::id();
+        for _ in 0..2 {
+            assert_eq!(reclaim.cgroup(own).unwrap_err(), RefusalReason::NotPermitted.into());
+        }
+        let news = reclaim.take_news();
+        assert!(news.len() == 1 && news[0].contains("--cgroup"), "{news:?}");
+        assert!(reclaim.take_news().is_empty());
+        assert!(reclaim.check().is_err());
+    }
+}

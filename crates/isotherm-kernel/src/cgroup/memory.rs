@@ -1,0 +1,353 @@
+//! The memory of one cgroup of version 2: what the kernel counts of it, how long its tasks wait for memory, and
+//! requests to reclaim (Linux `Documentation/admin-guide/cgroup-v2.rst`, "Memory", and `accounting/psi.rst`).
+
+use std::io;
+use std::time::Duration;
+
+use isotherm_core::PAGE_SIZE;
+use rustix::io::Errno;
+
+use super::files::{CgroupDirectory, CgroupFiles};
+use super::{CgroupVersion, Hierarchy, NoMemoryCgroup};
+
+/// The file by which the kernel is asked to reclaim.
+pub(super) const RECLAIM: &str = "memory.reclaim";
+
+/// One cgroup of version 2 that accounts memory.
+#[derive(Debug)]
+pub struct CgroupMemory<F: CgroupFiles = CgroupDirectory> {
+    path: String,
+    files: F,
+}
+
+/// What the kernel counts of the memory of a cgroup and of those below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupCounters {
+    /// Bytes that came back after they were reclaimed, soon enough that the kernel remembered them
+    /// (`workingset_refault_anon` and `workingset_refault_file`).
+    pub refaulted: u64,
+    /// Bytes that were reclaimed, by whomever (`pgsteal`).
+    pub reclaimed: u64,
+    /// Bytes of anonymous memory (`anon`).
+    pub anonymous: u64,
+    /// Bytes of the page cache, mapped or not (`file`).
+    pub file: u64,
+}
+
+/// How long tasks of a cgroup have waited for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CgroupStall {
+    /// Some task has waited.
+    pub some: Stall,
+    /// All tasks have waited at once.
+    pub full: Stall,
+}
+
+/// A line of `memory.pressure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stall {
+    /// The share of the last 10 s, 0 to 1.
+    pub ten_seconds: f64,
+    /// The share of the last 60 s, 0 to 1.
+    pub minute: f64,
+    /// The time since the cgroup was made.
+    pub total: Duration,
+}
+
+/// What became of a request to reclaim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Bytes that were reclaimed, at most those that were asked for.
+    pub bytes: u64,
+    /// Why it is not all. `EAGAIN` means that the kernel found no more.
+    pub ended: Option<Errno>,
+    /// Whether the kernel does not take a swappiness, and has reclaimed with its own.
+    pub without_swappiness: bool,
+}
+
+impl CgroupMemory {
+    /// The cgroup that accounts the memory of the cgroup at `path`: that one, or the nearest above it whose controller
+    /// `memory` is on.
+    ///
+    /// # Errors
+    /// If there is none that isotherm can act on.
+    pub fn open(hierarchy: &Hierarchy, path: &str) -> Result<Self, NoMemoryCgroup> {
+        if hierarchy.version() == CgroupVersion::V1 {
+            return Err(NoMemoryCgroup::Version1);
+        }
+        let mount = hierarchy.mount().ok_or(NoMemoryCgroup::NotMounted { command: hierarchy.mount_command() })?;
+        let gone = || NoMemoryCgroup::Gone { path: path.into() };
+        mount.directory_of(path).filter(|directory| directory.is_dir()).ok_or_else(gone)?;
+        let mut at = path;
+        while let Some((above, _)) = at.rsplit_once('/').filter(|_| at != "/") {
+            let directory = mount.directory_of(at).ok_or_else(gone)?;
+            // The root has no such file.
+            if directory.join("memory.current").exists() {
+                let files = CgroupDirectory::open(&directory).map_err(|_| gone())?;
+                return Ok(Self { path: at.into(), files });
+            }
+            at = if above.is_empty() { "/" } else { above };
+        }
+        Err(NoMemoryCgroup::NoController { path: path.into() })
+    }
+
+    /// Checks that the hierarchy lets this process reclaim. Nothing is reclaimed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(hierarchy: &Hierarchy) -> Result<(), NoMemoryCgroup> {
+        if hierarchy.version() == CgroupVersion::V1 {
+            return Err(NoMemoryCgroup::Version1);
+        }
+        let directory =
+            hierarchy.directory().ok_or(NoMemoryCgroup::NotMounted { command: hierarchy.mount_command() })?;
+        let refused = |source: io::Error| match Errno::from_io_error(&source) {
+            Some(Errno::NOENT) => NoMemoryCgroup::NoReclaim { path: directory.join(RECLAIM) },
+            _ => NoMemoryCgroup::NotWritable { path: directory.join(RECLAIM), source },
+        };
+        CgroupDirectory::open(directory).and_then(|directory| directory.can_write(RECLAIM)).map_err(refused)
+    }
+}
+
+impl<F: CgroupFiles> CgroupMemory<F> {
+    /// The cgroup at `path`, with files of a test, for example.
+    pub fn with_files(path: &str, files: F) -> Self {
+        Self { path: path.into(), files }
+    }
+
+    /// Its path from the root of the hierarchy.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &F {
+        &self.files
+    }
+
+    /// What the kernel counts. What it does not count is 0.
+    ///
+    /// # Errors
+    /// If `memory.stat` cannot be read.
+    pub fn counters(&self) -> io::Result<CgroupCounters> {
+        let text = self.files.read("memory.stat")?;
+        let count = |name: &str| -> u64 {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+            value.unwrap_or(0)
+        };
+        let pages = |name: &str| count(name).saturating_mul(PAGE_SIZE);
+        Ok(CgroupCounters {
+            refaulted: pages("workingset_refault_anon").saturating_add(pages("workingset_refault_file")),
+            reclaimed: pages("pgsteal"),
+            anonymous: count("anon"),
+            file: count("file"),
+        })
+    }
+
+    /// How long its tasks have waited for memory.
+    ///
+    /// # Errors
+    /// If `memory.pressure` cannot be read: the kernel has no pressure stall information, or the cgroup's is off.
+    pub fn stall(&self) -> io::Result<CgroupStall> {
+        let text = self.files.read("memory.pressure")?;
+        let line = |kind: &str| -> Option<Stall> {
+            let fields = text.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))?;
+            let field = |name: &str| {
+                fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<f64>().ok())
+            };
+            let total = fields.split(' ').find_map(|field| field.strip_prefix("total=")?.trim().parse().ok())?;
+            let share = |name: &str| field(name).map(|percent| percent / 100.0);
+            Some(Stall { ten_seconds: share("avg10")?, minute: share("avg60")?, total: Duration::from_micros(total) })
+        };
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "memory.pressure is not what the kernel writes");
+        Ok(CgroupStall { some: line("some").ok_or_else(wrong)?, full: line("full").ok_or_else(wrong)? })
+    }
+
+    /// Whether its tasks are frozen. They cannot show that they miss what is reclaimed.
+    pub fn is_frozen(&self) -> bool {
+        let events = self.files.read("cgroup.events").unwrap_or_default();
+        events.lines().any(|line| line == "frozen 1")
+    }
+
+    /// Whether it was removed, or its controller was turned off.
+    pub fn is_gone(&self) -> bool {
+        let is_gone = |error: &io::Error| matches!(Errno::from_io_error(error), Some(Errno::NODEV | Errno::NOENT));
+        self.files.read("memory.current").as_ref().is_err_and(is_gone)
+    }
+
+    /// Asks the kernel to reclaim `bytes`, with this swappiness (0 to 200) if it takes one. It takes what it finds to
+    /// be the least used, of this cgroup and of those below it.
+    pub fn reclaim(&self, bytes: u64, swappiness: Option<u8>) -> Reclaimed {
+        let before = self.counters();
+        let (written, without_swappiness) = self.ask(bytes, swappiness);
+        let ended = written.err().map(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let freed = match (ended, before, self.counters()) {
+            (None, ..) => bytes,
+            // Others may have reclaimed as well.
+            (Some(Errno::AGAIN | Errno::INTR), Ok(before), Ok(after)) => {
+                after.reclaimed.saturating_sub(before.reclaimed).min(bytes)
+            }
+            (Some(_), ..) => 0,
+        };
+        Reclaimed { bytes: freed, ended, without_swappiness }
+    }
+
+    /// Writes the request. Returns whether the kernel does not take the swappiness.
+    fn ask(&self, bytes: u64, swappiness: Option<u8>) -> (io::Result<()>, bool) {
+        if let Some(swappiness) = swappiness {
+            let written = self.files.write(RECLAIM, &format!("{bytes} swappiness={swappiness}"));
+            // Older kernels take the number only.
+            if !written.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::INVAL)) {
+                return (written, false);
+            }
+        }
+        (self.files.write(RECLAIM, &bytes.to_string()), swappiness.is_some())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+
+    use super::super::made::{mounted_at_cg, write};
+    use super::*;
+
+    /// Files that answer to a request to reclaim as a kernel does that has so much to reclaim.
+    #[derive(Debug, Default)]
+    struct Made {
+        files: RefCell<HashMap<String, String>>,
+        /// Pages that can be reclaimed.
+        left: RefCell<u64>,
+        takes_swappiness: bool,
+        /// The error of the next request.
+        fails: RefCell<Option<Errno>>,
+        asked: RefCell<Vec<String>>,
+        stolen: RefCell<u64>,
+    }
+
+    impl CgroupFiles for Made {
+        fn read(&self, name: &str) -> io::Result<String> {
+            match name {
+                "memory.stat" => Ok(format!("anon 1\npgsteal_kswapd 7\npgsteal {}\n", self.stolen.borrow())),
+                name => self.files.borrow().get(name).cloned().ok_or_else(|| Errno::NODEV.into()),
+            }
+        }
+
+        fn write(&self, name: &str, text: &str) -> io::Result<()> {
+            assert_eq!(name, RECLAIM);
+            self.asked.borrow_mut().push(text.into());
+            if let Some(errno) = self.fails.take() {
+                return Err(errno.into());
+            }
+            let (bytes, rest) = text.split_once(' ').unwrap_or((text, ""));
+            if !rest.is_empty() && !self.takes_swappiness {
+                return Err(Errno::INVAL.into());
+            }
+            let pages = bytes.parse::<u64>().unwrap() / PAGE_SIZE;
+            let taken = pages.min(*self.left.borrow());
+            *self.left.borrow_mut() -= taken;
+            *self.stolen.borrow_mut() += taken;
+            if taken < pages { Err(Errno::AGAIN.into()) } else { Ok(()) }
+        }
+    }
+
+    fn with_pages(left: u64) -> CgroupMemory<Made> {
+        CgroupMemory::with_files("/a", Made { left: left.into(), ..Made::default() })
+    }
+
+    #[test]
+    fn partial_success_is_what_the_kernel_has_counted() {
+        let cgroup = with_pages(30);
+        let all = Reclaimed { bytes: 20 * PAGE_SIZE, ..Reclaimed::default() };
+        assert_eq!(cgroup.reclaim(20 * PAGE_SIZE, None), all);
+        let part = Reclaimed { bytes: 10 * PAGE_SIZE, ended: Some(Errno::AGAIN), ..Reclaimed::default() };
+        assert_eq!(cgroup.reclaim(20 * PAGE_SIZE, None), part);
+        let nothing = Reclaimed { bytes: 0, ended: Some(Errno::AGAIN), ..Reclaimed::default() };
+        assert_eq!(cgroup.reclaim(20 * PAGE_SIZE, None), nothing);
+    }
+
+    #[test]
+    fn a_request_is_made_once_after_a_signal_and_fails_with_the_cgroup() {
+        for errno in [Errno::INTR, Errno::NODEV, Errno::ACCESS] {
+            let cgroup = with_pages(30);
+            cgroup.files().fails.replace(Some(errno));
+            let ended = Reclaimed { bytes: 0, ended: Some(errno), ..Reclaimed::default() };
+            assert_eq!(cgroup.reclaim(PAGE_SIZE, None), ended);
+            assert_eq!(*cgroup.files().asked.borrow(), ["4096"]);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_takes_no_swappiness_is_asked_without() {
+        let mut cgroup = with_pages(30);
+        let reclaimed = cgroup.reclaim(PAGE_SIZE, Some(10));
+        assert_eq!((reclaimed.bytes, reclaimed.ended, reclaimed.without_swappiness), (PAGE_SIZE, None, true));
+        assert_eq!(*cgroup.files().asked.borrow(), ["4096 swappiness=10", "4096"]);
+        cgroup.files.takes_swappiness = true;
+        assert!(!cgroup.reclaim(PAGE_SIZE, Some(0)).without_swappiness);
+        assert_eq!(cgroup.files().asked.borrow().last().unwrap(), "4096 swappiness=0");
+    }
+
+    #[test]
+    fn figures_are_read_from_the_files_of_the_cgroup() {
+        let root = mounted_at_cg();
+        let file = |name: &str, text: &str| write(root.path(), &format!("cg/a/{name}"), text);
+        let hierarchy = Hierarchy::find(root.path()).unwrap();
+        file("memory.current", "4096\n");
+        let cgroup = CgroupMemory::open(&hierarchy, "/a").unwrap();
+        assert!(!cgroup.is_frozen() && cgroup.stall().is_err() && cgroup.counters().is_err() && !cgroup.is_gone());
+        file("memory.stat", "anon 10\nfile 20\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgsteal 5\n");
+        let pages = |pages| pages * PAGE_SIZE;
+        let counters = CgroupCounters { refaulted: pages(7), reclaimed: pages(5), anonymous: 10, file: 20 };
+        assert_eq!(cgroup.counters().unwrap(), counters);
+        file(
+            "memory.pressure",
+            "some avg10=1.50 avg60=0.50 avg300=0.00 total=2500000\nfull avg10=0.25 avg60=0.00 avg300=0.00 total=7\n",
+        );
+        let stall = cgroup.stall().unwrap();
+        let total = Duration::from_micros(2_500_000);
+        assert_eq!(stall.some, Stall { ten_seconds: 0.015, minute: 0.005, total });
+        assert_eq!((stall.full.ten_seconds, stall.full.total), (0.0025, Duration::from_micros(7)));
+        file("memory.pressure", "some\n");
+        assert!(cgroup.stall().is_err());
+        file("cgroup.events", "populated 1\nfrozen 1\n");
+        assert!(cgroup.is_frozen());
+    }
+
+    #[test]
+    fn the_memory_of_a_cgroup_without_the_controller_is_that_of_the_one_above() {
+        let root = mounted_at_cg();
+        write(root.path(), "cg/a/memory.current", "1");
+        write(root.path(), "cg/a/b/c/cgroup.procs", "");
+        write(root.path(), "cg/other/cgroup.procs", "");
+        let hierarchy = Hierarchy::find(root.path()).unwrap();
+        let found = |path: &str| CgroupMemory::open(&hierarchy, path).map(|cgroup| cgroup.path);
+        assert_eq!(found("/a/b/c").unwrap(), "/a");
+        assert!(matches!(found("/other"), Err(NoMemoryCgroup::NoController { .. })));
+        assert!(matches!(found("/"), Err(NoMemoryCgroup::NoController { .. })), "the root is the whole machine");
+        assert!(matches!(found("/gone"), Err(NoMemoryCgroup::Gone { .. })));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_do() {
+        let root = mounted_at_cg();
+        let check = |root: &std::path::Path| CgroupMemory::check(&Hierarchy::find(root).unwrap());
+        std::fs::create_dir_all(root.path().join("cg")).unwrap();
+        let refused = check(root.path()).unwrap_err();
+        assert!(refused.to_string().contains("Linux 5.19"), "{refused}");
+        write(root.path(), "cg/memory.reclaim", "");
+        check(root.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(root.path().join("cg/memory.reclaim")).unwrap(), "");
+        write(root.path(), "proc/self/cgroup", "4:memory:/\n0::/\n");
+        let refused = check(root.path()).unwrap_err().to_string();
+        for part in ["version 1", "pageout", "cgroup_no_v1=memory"] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        assert!(matches!(
+            CgroupMemory::open(&Hierarchy::find(root.path()).unwrap(), "/a"),
+            Err(NoMemoryCgroup::Version1)
+        ));
+    }
+}

@@ -1,0 +1,282 @@
+//! Memory of cgroups is reclaimed by what is known to be idle, and left alone where it must be.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use isotherm_lab::idle::{CgroupWorkload, MIB, V2};
+use isotherm_lab::{EMULATED, Ran, Running, Zram, eventually, isotherm, result_file, run};
+
+/// A cgroup that accounts its memory.
+struct Cgroup(&'static str);
+
+impl Cgroup {
+    fn new(path: &'static str) -> Self {
+        fs::write(format!("{V2}/cgroup.subtree_control"), "+memory").unwrap();
+        fs::create_dir_all(format!("{V2}{path}")).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("{V2}{}/{name}", self.0))
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.file(name), text).unwrap_or_else(|error| panic!("{text} to {name} of {}: {error}", self.0));
+    }
+
+    /// Bytes of memory that it has.
+    fn current(&self) -> u64 {
+        self.read("memory.current").trim().parse().unwrap()
+    }
+
+    /// A workload in it with so many MiB.
+    fn workload(&self, cold: u64, hot: u64) -> CgroupWorkload {
+        CgroupWorkload::new(&format!("{V2}{}", self.0), cold, hot)
+    }
+
+    /// A command in it.
+    fn command(&self, script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo $$ > {}; {script}", self.file("cgroup.procs").display())]);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+/// A run with a scheme, and what it says.
+struct Acting {
+    run: Running,
+    err: PathBuf,
+}
+
+impl Acting {
+    fn new(name: &str, options: &[&str], scheme: &str) -> Self {
+        let schemes = result_file(&format!("reclaim-{name}.yaml"));
+        fs::write(&schemes, scheme).unwrap();
+        let err = result_file(&format!("reclaim-{name}.err"));
+        let mut command = isotherm(&["run", "--schemes", schemes.to_str().unwrap()]);
+        command.args(options).args(EMULATED).stderr(fs::File::create(&err).unwrap());
+        Self { run: Running::start(&mut command), err }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.err).unwrap()
+    }
+
+    /// Ends the run. Returns what it has said.
+    fn end(&mut self) -> String {
+        assert_eq!(run(Command::new("kill").args(["-INT", &self.run.pid().to_string()])).status, 0);
+        assert_eq!(self.run.wait(), 0, "{}", self.said());
+        println!("{}", self.said());
+        self.said()
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.said());
+        }
+    }
+}
+
+/// Idle memory, with the goals that nobody has to set.
+const IDLE: &str = "- {name: idle, action: reclaim, access_rate: 0%, age: {min: 3s}}\n";
+
+/// The resident bytes of a process.
+fn resident(pid: u32) -> u64 {
+    isotherm_kernel::memory_use("/".as_ref(), pid).unwrap().resident
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn what_is_idle_leaves_the_cgroup_and_what_is_in_use_stays() {
+    let _swap = Zram::of(256);
+    for (name, first) in [("pageout", "pageout"), ("cold", "cold"), ("nothing", "nothing")] {
+        let cgroup = Cgroup::new("/acted");
+        let workload = cgroup.workload(64, 16);
+        let before = cgroup.current();
+        let scheme = IDLE.replace("reclaim,", &format!("reclaim, first: {first},"));
+        let mut acting = Acting::new(name, &["--cgroup", "/acted"], &scheme);
+        eventually("56 MiB have left the cgroup", || cgroup.current() + 56 * MIB <= before);
+        let said = acting.end();
+        assert!(said.contains("idle (reclaim): ") && said.contains(" freed of "), "{said}");
+        assert!(!said.contains("warning"), "{said}");
+        let left = resident(workload.workload.process.pid());
+        assert!(left >= 16 * MIB, "what is in use stays: {left}");
+        // Where the kernel chooses, it takes some of what is in use as well.
+        println!(
+            "first: {first}: {} of {} MiB left, refaults {}",
+            cgroup.current() / MIB,
+            before / MIB,
+            refaults(&cgroup)
+        );
+        workload.end();
+    }
+}
+
+fn refaults(cgroup: &Cgroup) -> u64 {
+    let stat = cgroup.read("memory.stat");
+    let count = |name: &str| -> u64 {
+        stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or_default()
+    };
+    count("workingset_refault_anon ") + count("workingset_refault_file ")
+}
+
+/// 24 MiB that a shell and its child share.
+const SHARED: &str = "text=$(yes | head -c 25165824); (sleep 1000; :) & echo begun; wait";
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn memory_that_processes_share_is_left_by_pageout_and_reclaimed_once_from_the_cgroup() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/sharing");
+    let mut shell = Running::start(&mut cgroup.command(SHARED));
+    shell.wait_for_line("begun");
+    let before = cgroup.current();
+    let options = ["--cgroup", "/sharing", "--duration", "12s"];
+    let pages = Acting::new("shared-pages", &options, &IDLE.replace("reclaim", "pageout"));
+    eventually("the run has ended", || pages.said().contains("idle (pageout)"));
+    println!("{}", pages.said());
+    let after_pageout = cgroup.current();
+    assert!(after_pageout + 8 * MIB > before, "{before} {after_pageout}");
+    let mut acting = Acting::new("shared", &["--cgroup", "/sharing"], IDLE);
+    eventually("20 MiB have left the cgroup", || cgroup.current() + 20 * MIB <= after_pageout);
+    acting.end();
+    cgroup.write("cgroup.kill", "1");
+    drop(shell);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_dry_run_takes_nothing_and_says_what_it_would_take() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/dry");
+    let workload = cgroup.workload(32, 4);
+    let before = cgroup.current();
+    let acting = Acting::new("dry", &["--cgroup", "/dry", "--dry-run", "--duration", "12s"], IDLE);
+    eventually("the run has ended", || acting.said().contains("idle (reclaim)"));
+    let said = acting.said();
+    println!("{said}");
+    assert!(said.contains("a dry run: nothing was done") && said.contains("MiB freed of"), "{said}");
+    assert!(cgroup.current() + 2 * MIB > before, "{before} {}", cgroup.current());
+    assert_eq!(cgroup.read("memory.swap.current"), "0\n");
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn nothing_is_taken_while_a_cgroup_waits_for_memory() {
+    let _swap = Zram::of(256);
+    let tight = Cgroup::new("/tight");
+    tight.write("memory.max", "24M");
+    // It needs 48 MiB all the time.
+    let thrashing = tight.workload(1, 48);
+    eventually("tasks wait for memory", || {
+        let pressure = tight.read("memory.pressure");
+        pressure.split("avg10=").nth(1).is_some_and(|rest| !rest.starts_with("0."))
+    });
+    let cgroup = Cgroup::new("/spared");
+    let workload = cgroup.workload(32, 4);
+    let before = cgroup.current();
+    let goals = "quota: {goals: [{pressure: {value: 0.5%, cgroup: /tight}}]}";
+    let scheme = IDLE.replace("age:", &format!("{goals}, age:"));
+    let acting = Acting::new("pressure", &["--cgroup", "/spared", "--duration", "12s"], &scheme);
+    eventually("the run has ended", || acting.said().contains("idle (reclaim)"));
+    println!("{}", acting.said());
+    assert!(cgroup.current() + 2 * MIB > before, "{before} {}", cgroup.current());
+    thrashing.end();
+
+    // Without pressure, the same scheme takes what is idle.
+    let mut acting = Acting::new(
+        "no-pressure",
+        &["--cgroup", "/spared"],
+        &IDLE.replace("age:", &format!("{}, age:", goals.replace("/tight", "/spared"))),
+    );
+    eventually("24 MiB have left the cgroup", || cgroup.current() + 24 * MIB <= before);
+    acting.end();
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_frozen_cgroup_is_left_alone_until_it_is_thawed() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/frozen");
+    let workload = cgroup.workload(32, 4);
+    let before = cgroup.current();
+    cgroup.write("cgroup.freeze", "1");
+    let mut acting = Acting::new("frozen", &["--cgroup", "/frozen"], IDLE);
+    eventually("it is told", || acting.said().contains("the cgroup /frozen is frozen"));
+    assert!(cgroup.current() + 2 * MIB > before, "{before} {}", cgroup.current());
+    cgroup.write("cgroup.freeze", "0");
+    eventually("24 MiB have left the cgroup", || cgroup.current() + 24 * MIB <= before);
+    acting.end();
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn without_swap_anonymous_memory_stays_and_the_refusal_says_so() {
+    let cgroup = Cgroup::new("/unswapped");
+    let workload = cgroup.workload(32, 4);
+    let before = cgroup.current();
+    let acting = Acting::new("no-swap", &["--cgroup", "/unswapped", "--duration", "12s"], IDLE);
+    eventually("the run has ended", || acting.said().contains("idle (reclaim)"));
+    let said = acting.said();
+    println!("{said}");
+    assert!(said.contains("no free swap"), "{said}");
+    assert!(cgroup.current() + 8 * MIB > before, "{before} {}", cgroup.current());
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_cgroup_that_vanishes_and_comes_back_is_reclaimed_again() {
+    let _swap = Zram::of(256);
+    let mut acting = Acting::new("vanishing", &["--cgroup", "/fleeting", "--wait"], IDLE);
+    for _ in 0..2 {
+        let cgroup = Cgroup::new("/fleeting");
+        let workload = cgroup.workload(32, 4);
+        let before = cgroup.current();
+        eventually("24 MiB have left the cgroup", || cgroup.current() + 24 * MIB <= before);
+        workload.end();
+    }
+    let said = acting.end();
+    assert!(said.contains("the target has ended") && !said.contains("warning"), "{said}");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_selection_that_is_not_of_cgroups_is_refused_and_says_how_to_select() {
+    let schemes = result_file("reclaim-refused.yaml");
+    fs::write(&schemes, IDLE).unwrap();
+    let refused = |options: &[&str]| -> Ran {
+        run(&mut isotherm(&[&["run", "--schemes", schemes.to_str().unwrap()], options].concat()))
+    };
+    for (options, part) in [
+        (&["--pid", "1"][..], "--cgroup, --unit or --container"),
+        (&["--cgroup", "/", "--exclude", "name=init"], "leaves out processes by name"),
+        (&["--", "true"], "--cgroup, --unit or --container"),
+    ] {
+        let ran = refused(options);
+        assert!(ran.status == 1 && ran.err.contains(part) && ran.err.contains("reclaim"), "{options:?}: {ran:?}");
+    }
+    // A cgroup without the controller has its memory accounted by another one.
+    fs::create_dir_all(format!("{V2}/plain/below")).unwrap();
+    let sleeper =
+        Running::start(Command::new("sh").args([
+            "-c",
+            &format!("echo $$ > {V2}/plain/below/cgroup.procs; text=$(yes | head -c 9000000); sleep 1000"),
+        ]));
+    let mut acting = Acting::new("no-controller", &["--cgroup", "/plain/below"], IDLE);
+    eventually("it is told", || acting.said().contains("does not account its memory"));
+    acting.end();
+    drop(sleeper);
+}
