@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// Each run says how much it would take at its shortest intervals. A run that needs less than an equal part gets what
 /// it needs, and the others have what it leaves. What nobody needs is spread equally. The sum is never more than the
-/// whole.
+/// whole. What is [kept back](Allowance::keep_back) for other work is taken off the whole first.
 #[derive(Clone, Debug)]
 pub struct Allowance(Arc<Mutex<State>>);
 
@@ -15,6 +15,8 @@ pub struct Allowance(Arc<Mutex<State>>);
 struct State {
     /// The whole.
     cpu: f64,
+    /// What other work takes of the whole.
+    kept_back: f64,
     next: u64,
     /// How much each member needs.
     needs: BTreeMap<u64, f64>,
@@ -23,7 +25,7 @@ struct State {
 impl Allowance {
     /// A share of one CPU, above 0.
     pub fn new(cpu: f64) -> Self {
-        Self(Arc::new(Mutex::new(State { cpu, next: 0, needs: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(State { cpu, kept_back: 0.0, next: 0, needs: BTreeMap::new() })))
     }
 
     /// The whole.
@@ -34,6 +36,12 @@ impl Allowance {
     /// Changes the whole. Members have their part of it when they ask next.
     pub fn set_cpu(&self, cpu: f64) {
         self.lock().cpu = cpu;
+    }
+
+    /// Keeps so much of the whole back for work that is no member's, such as the requests to the daemon. Members have
+    /// half of the whole in any case.
+    pub fn keep_back(&self, cpu: f64) {
+        self.lock().kept_back = cpu;
     }
 
     /// A further member, until it is dropped.
@@ -66,7 +74,8 @@ impl Member {
         state.needs.insert(self.id, need);
         let needs: Vec<f64> = state.needs.values().copied().collect();
         let nth = state.needs.range(..self.id).count();
-        divide(state.cpu, &needs).get(nth).copied().unwrap_or(state.cpu)
+        let whole = state.cpu - state.kept_back.clamp(0.0, state.cpu / 2.0);
+        divide(whole, &needs).get(nth).copied().unwrap_or(whole)
     }
 }
 
@@ -120,5 +129,9 @@ mod tests {
         assert_eq!(one.part(f64::INFINITY), 0.01);
         allowance.set_cpu(0.02);
         assert_eq!((allowance.cpu(), one.part(f64::INFINITY)), (0.02, 0.02));
+        allowance.keep_back(0.005);
+        assert!((one.part(f64::INFINITY) - 0.015).abs() < 1e-9);
+        allowance.keep_back(1.0);
+        assert_eq!((allowance.cpu(), one.part(f64::INFINITY)), (0.02, 0.01), "half is left in any case");
     }
 }

@@ -8,6 +8,7 @@ use isotherm_core::{
 use isotherm_record::Sight;
 
 use crate::config::check_duration;
+use crate::probe::OpenLook;
 use crate::properties::Properties;
 use crate::sight::Scene;
 use crate::{ConfigError, IntervalsChoice, SurveyChoice};
@@ -36,6 +37,17 @@ pub(crate) struct Capabilities {
     pub(crate) is_paced: bool,
     /// Whether the intervals can follow from what is observed.
     pub(crate) tunes: bool,
+    /// Opens what finds before an action which pages were accessed since the last survey. `None` if page tables are
+    /// read for that.
+    pub(crate) look: Option<OpenLook>,
+}
+
+impl Capabilities {
+    /// What opens the look of schemes. Without surveys most pages were never marked as idle, so that the bitmap says
+    /// nothing of them.
+    pub(crate) fn look(&self, surveys: bool) -> Option<OpenLook> {
+        self.look.filter(|_| surveys)
+    }
 }
 
 /// What is asked for.
@@ -166,6 +178,7 @@ impl Plan {
             surveys: survey.is_some(),
             budget: has_budget.then_some(budget),
             tunes_intervals: Some(tunes && samples),
+            look: can.look(survey.is_some()),
         };
         Ok(Self { attributes, pace, properties })
     }
@@ -185,6 +198,7 @@ mod tests {
         surveys: true,
         is_paced: true,
         tunes: true,
+        look: None,
     };
     const DAMON: Capabilities =
         Capabilities { name: "damon", sight: sight::damon, surveys: false, is_paced: false, tunes: false, ..BPF };

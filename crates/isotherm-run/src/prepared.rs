@@ -143,8 +143,7 @@ impl Origin {
             warn(FIRST_MAPPINGS);
         }
         let unbound = unbound.narrowed_to(part)?;
-        // Without surveys most pages were never marked as idle, so that the bitmap says nothing of them.
-        let look = if surveys { probe.look.take() } else { None };
+        let look = can.look(surveys);
         let schemes =
             config.schemes.clone().map(|schemes| PreparedSchemes::new(schemes, targets.selection(), look, surveys));
         let schemes = schemes.transpose()?.map(Box::new);

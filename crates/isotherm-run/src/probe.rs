@@ -20,11 +20,13 @@ pub(crate) struct OpenProbe {
     pub(crate) name: &'static str,
     sight: fn(Scene) -> Sight,
     pub(crate) kind: ProbeKind,
-    /// Finds before an action which pages were accessed since the last survey. `None` if page tables are read for that.
-    pub(crate) look: Option<Box<dyn AccessProbe + Send>>,
+    look: Option<OpenLook>,
     /// A notice for the user about the choice.
     pub(crate) notice: Option<Notice>,
 }
+
+/// Opens what finds before an action which pages were accessed since the last survey.
+pub(crate) type OpenLook = fn() -> Result<Box<dyn AccessProbe + Send>, RunError>;
 
 /// How a probe is to be used.
 #[derive(Clone, Copy)]
@@ -57,7 +59,7 @@ impl OpenProbe {
         match choice {
             ProbeChoice::Auto if targets.is_physical() => Self::best_for_physical_memory(how),
             ProbeChoice::Auto => Self::best_for_processes(how),
-            ProbeChoice::Idle => Self::idle(IdleProbe::open()?),
+            ProbeChoice::Idle => Ok(Self::idle(IdleProbe::open()?)),
             ProbeChoice::Bpf if targets.is_physical() => Self::mapped(MappedProbe::open(how.shared.0, how.shared.1)?),
             ProbeChoice::Bpf => Ok(Self::bpf(BpfProbe::open()?, how)),
             ProbeChoice::Refs => Ok(Self::refs(how)),
@@ -82,7 +84,7 @@ impl OpenProbe {
 
     fn best_for_physical_memory(how: ProbeUse) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
-            Ok(probe) => return Self::idle(probe),
+            Ok(probe) => return Ok(Self::idle(probe)),
             Err(error) => Box::new(error),
         };
         match MappedProbe::open(how.shared.0, how.shared.1) {
@@ -93,7 +95,7 @@ impl OpenProbe {
 
     fn best_for_processes(how: ProbeUse) -> Result<Self, RunError> {
         let idle = match IdleProbe::open() {
-            Ok(probe) => return Self::idle(probe),
+            Ok(probe) => return Ok(Self::idle(probe)),
             Err(error) => chain(&error),
         };
         match BpfProbe::open() {
@@ -107,9 +109,10 @@ impl OpenProbe {
         }
     }
 
-    fn idle(probe: IdleProbe) -> Result<Self, RunError> {
-        let look = Some(Box::new(probe.look()?) as Box<dyn AccessProbe + Send>);
-        Ok(Self { name: "idle", sight: sight::idle, kind: ProbeKind::Monitor(Box::new(probe)), look, notice: None })
+    fn idle(probe: IdleProbe) -> Self {
+        let look: OpenLook = || Ok(Box::new(IdleProbe::open()?.look()?));
+        let kind = ProbeKind::Monitor(Box::new(probe));
+        Self { name: "idle", sight: sight::idle, kind, look: Some(look), notice: None }
     }
 
     fn bpf(mut probe: BpfProbe, how: ProbeUse) -> Self {
@@ -133,7 +136,7 @@ impl OpenProbe {
 
     /// What the probe can do.
     pub(crate) fn capabilities(&mut self) -> Capabilities {
-        let (name, sight) = (self.name, self.sight);
+        let (name, sight, look) = (self.name, self.sight, self.look);
         match &mut self.kind {
             ProbeKind::Monitor(probe) => Capabilities {
                 name,
@@ -143,11 +146,12 @@ impl OpenProbe {
                 surveys: probe.survey().is_some() || probe.mapping_survey().is_some(),
                 is_paced: true,
                 tunes: true,
+                look,
             },
             ProbeKind::Kernel { tunes, .. } => {
                 let granularity = Granularity::Page;
                 let tunes = *tunes;
-                Capabilities { name, sight, granularity, samples: true, surveys: false, is_paced: false, tunes }
+                Capabilities { name, sight, granularity, samples: true, surveys: false, is_paced: false, tunes, look }
             }
         }
     }

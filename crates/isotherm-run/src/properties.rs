@@ -5,6 +5,8 @@ use std::time::Duration;
 use isotherm_core::{Attributes, Budget, Granularity};
 use isotherm_record::{Header, Sight};
 
+use crate::probe::OpenLook;
+
 /// The name in a header of intervals that adapt to the observed accesses.
 pub(crate) const AUTO: &str = "auto";
 
@@ -30,6 +32,9 @@ pub struct Properties {
     pub budget: Option<Budget>,
     /// Whether the intervals adapt to the observed accesses; `None` if a replayed recording does not say.
     pub tunes_intervals: Option<bool>,
+    /// Opens what finds for schemes which pages were accessed since the last survey. `None` if page tables are read for
+    /// that.
+    pub(crate) look: Option<OpenLook>,
 }
 
 impl Properties {
@@ -44,6 +49,7 @@ impl Properties {
             surveys,
             budget: None,
             tunes_intervals: Some(false),
+            look: None,
         }
     }
 
@@ -72,6 +78,7 @@ impl Properties {
             surveys: false,
             budget,
             tunes_intervals: header.intervals.as_ref().map(|intervals| intervals == AUTO),
+            look: None,
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::delivery::Delivery;
 use crate::error::chain;
 use crate::mailbox::Messages;
 use crate::pace::HelperThread;
+use crate::probe::OpenLook;
 use crate::shared::snapshot_part;
 use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity, trace};
 
@@ -54,12 +55,12 @@ pub(crate) struct PreparedSchemes {
 
 impl PreparedSchemes {
     /// Reads the schemes and tests what they need. Actions on cgroups are for those that `selection` names; `None` if
-    /// no processes are selected. `look` finds which pages are young; if it is `None`, page tables are read for that.
-    /// `surveyed` says whether the run has surveys.
+    /// no processes are selected. `look` opens what finds which pages are young; if it is `None`, page tables are read
+    /// for that. `surveyed` says whether the run has surveys.
     pub(crate) fn new(
         options: SchemeOptions,
         selection: Option<&Selection>,
-        look: Option<Box<dyn AccessProbe + Send>>,
+        look: Option<OpenLook>,
         surveyed: bool,
     ) -> Result<Self, RunError> {
         let (schemes, file) = match options.schemes {
@@ -72,7 +73,7 @@ impl PreparedSchemes {
         let processes = ProcessTable::default();
         let inspector = ProcessInspector::new(processes.clone(), open_probe);
         let inspector = match look {
-            Some(look) => inspector.with_probe(look),
+            Some(open) => inspector.with_probe(open()?),
             None => inspector,
         };
         let SchemeOptions { memory_use, fed, limits, dry_run, .. } = options;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use isotherm_core::chain;
 use isotherm_core::scheme::Scheme;
 use isotherm_kernel::Selection;
-use isotherm_probes::idle::IdleProbe;
 use isotherm_record::TargetInfos;
 
 use super::Shared;
@@ -173,10 +172,5 @@ impl ViewState {
 /// Reads the schemes of a view, and opens what they need.
 fn prepare(shared: &Shared, options: SchemeOptions, selection: &Selection) -> Result<PreparedSchemes, RunError> {
     debug_assert!(matches!(options.schemes, SchemeSource::Fixed(_)), "a file may come to compare access rates");
-    let surveys = shared.properties.surveys;
-    let look = match &*shared.properties.probe {
-        "idle" if surveys => Some(Box::new(IdleProbe::open()?.look()?) as Box<dyn isotherm_core::AccessProbe + Send>),
-        _ => None,
-    };
-    PreparedSchemes::new(options, Some(selection), look, surveys)
+    PreparedSchemes::new(options, Some(selection), shared.properties.look, shared.properties.surveys)
 }
