@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::unistd::{Uid, getgrouplist};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
@@ -17,7 +18,15 @@ const OF_SUDO: [&str; 5] = ["SUDO_COMMAND", "SUDO_GID", "SUDO_HOME", "SUDO_UID",
 /// # Errors
 /// If the database of groups cannot be read.
 pub fn group_id(name: &str) -> io::Result<Option<u32>> {
-    Ok(nix::unistd::Group::from_name(name)?.map(|group| group.gid.as_raw()))
+    Ok(known(nix::unistd::Group::from_name(name))?.map(|group| group.gid.as_raw()))
+}
+
+/// What a database has. One that is not there, as in an image of a container, has nothing (getpwnam(3)).
+fn known<T>(found: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
+    match found {
+        Err(Errno::ENOENT | Errno::ESRCH) => Ok(None),
+        found => found,
+    }
 }
 
 /// A user of the system.
@@ -38,10 +47,10 @@ impl User {
     /// # Errors
     /// If the databases of users and groups cannot be read.
     pub fn find(name: &str) -> io::Result<Option<Self>> {
-        let found = match nix::unistd::User::from_name(name)? {
+        let found = match known(nix::unistd::User::from_name(name))? {
             Some(user) => Some(user),
             None => match name.parse() {
-                Ok(uid) => nix::unistd::User::from_uid(Uid::from_raw(uid))?,
+                Ok(uid) => known(nix::unistd::User::from_uid(Uid::from_raw(uid)))?,
                 Err(_) => None,
             },
         };
@@ -101,6 +110,13 @@ impl User {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_that_is_not_there_has_nothing_and_others_fail() {
+        assert_eq!(known::<()>(Err(Errno::ENOENT)), Ok(None));
+        assert_eq!(known(Ok(Some(1))), Ok(Some(1)));
+        assert_eq!(known::<()>(Err(Errno::EIO)), Err(Errno::EIO));
+    }
 
     #[test]
     fn a_user_is_found_by_name_and_by_id() {

@@ -8,7 +8,8 @@
 //! | containerd, CRI-O | `cri-containerd-ID.scope`, `crio-ID.scope`, `ID` | those of Kubernetes or nerdctl |
 //! | containerd (ctr) | `NAMESPACE/NAME` | `/run/containerd/io.containerd.runtime.v2.task/NAMESPACE/NAME` |
 //! | nerdctl | `nerdctl-ID.scope` | `/var/lib/nerdctl/HASH/names/NAMESPACE/NAME` |
-//! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` |
+//! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`, or the
+//! annotations of the container in the state directory of containerd or CRI-O |
 //! | LXC, LXD, Incus, Proxmox | `lxc.payload.NAME`, `lxc/NAME`, `lxd.qemu.NAME` | the cgroup's |
 //! | systemd-nspawn | `machine-NAME.scope`, `systemd-nspawn@NAME.service` | the cgroup's |
 //! | libvirt | `machine-DRIVER\x2dNUMBER\x2dNAME.scope` | the cgroup's |
@@ -46,6 +47,20 @@ pub struct ContainerNames {
     pub namespace: Option<String>,
 }
 
+/// Where containerd, also that of k3s, and CRI-O keep the OCI configurations of the containers that they run for
+/// Kubernetes: what is before the ID and after it.
+const BUNDLES: [(&str, &str); 3] = [
+    ("run/containerd/io.containerd.runtime.v2.task/k8s.io", "config.json"),
+    ("run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io", "config.json"),
+    ("run/containers/storage/overlay-containers", "userdata/config.json"),
+];
+
+/// The annotations of the pod, the namespace and the container there: those of containerd, then those of CRI-O.
+const ANNOTATIONS: [[&str; 3]; 2] = [
+    ["io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.container-name"],
+    ["io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.container.name"],
+];
+
 /// So many characters of an ID stand for it, as runtimes show it.
 const SHOWN_OF_ID: usize = 12;
 
@@ -53,19 +68,27 @@ const SHOWN_OF_ID: usize = 12;
 #[derive(Debug)]
 pub struct Containers {
     root: PathBuf,
-    /// The names of a container, by its ID.
-    names: RefCell<HashMap<String, Vec<String>>>,
+    /// What runtimes know of a container, by its ID.
+    known: RefCell<HashMap<String, Known>>,
+}
+
+/// What runtimes know of a container.
+#[derive(Debug, Default)]
+struct Known {
+    names: Vec<String>,
+    /// The names of the pod, the namespace and the container in Kubernetes.
+    in_pod: Option<[String; 3]>,
 }
 
 impl Containers {
     /// Those of the machine whose `/` is `root`.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.into(), names: RefCell::default() }
+        Self { root: root.into(), known: RefCell::default() }
     }
 
     /// Forgets the names, which may change.
     pub fn forget(&self) {
-        self.names.borrow_mut().clear();
+        self.known.borrow_mut().clear();
     }
 
     /// What the innermost container is called that the cgroup at `path` belongs to. `None` if it is that of none.
@@ -87,17 +110,45 @@ impl Containers {
     }
 
     fn names_of_container(&self, id: &str, path: &str, pod_uid: Option<String>) -> ContainerNames {
-        if let Some([pod, namespace, container]) = self.in_kubernetes(id).next() {
+        // The log of a container appears soon after it, so that it is looked for again.
+        let in_pod = self.in_logs(id).next().or_else(|| self.known(id, path, |known| known.in_pod.clone()));
+        if let Some([pod, namespace, container]) = in_pod {
             return ContainerNames { container, pod: Some(pod), namespace: Some(namespace) };
         }
-        let mut known = self.names.borrow_mut();
-        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id, path));
-        let container = names.first().map_or_else(|| id.chars().take(SHOWN_OF_ID).collect(), String::clone);
+        let name = self.known(id, path, |known| known.names.first().cloned());
+        let container = name.unwrap_or_else(|| id.chars().take(SHOWN_OF_ID).collect());
         ContainerNames { container, pod: pod_uid, namespace: None }
     }
 
+    /// What `of` makes of what runtimes know of a container whose cgroup is at `path`.
+    fn known<T>(&self, id: &str, path: &str, of: impl FnOnce(&Known) -> T) -> T {
+        let mut known = self.known.borrow_mut();
+        of(known.entry(id.into()).or_insert_with(|| self.find(id, path)))
+    }
+
+    fn find(&self, id: &str, path: &str) -> Known {
+        let mut names = self.names_of(id, path);
+        let in_pod = self.in_bundle(id).or_else(|| names.iter().find_map(|name| of_dockershim(name)));
+        for [pod, namespace, container] in self.in_logs(id).chain(in_pod.clone()) {
+            names.extend([format!("{namespace}/{pod}"), pod, container]);
+        }
+        Known { names, in_pod }
+    }
+
+    /// The names of the pod, the namespace and the container that a runtime has in the configuration of a container.
+    fn in_bundle(&self, id: &str) -> Option<[String; 3]> {
+        BUNDLES.iter().find_map(|(before, after)| {
+            let config = self.json(&format!("{before}/{id}/{after}"))?;
+            let named = |names: &[&str; 3]| {
+                let all = names.map(|name| config["annotations"][name].as_str().map(String::from));
+                all.into_iter().collect::<Option<Vec<_>>>()?.try_into().ok()
+            };
+            ANNOTATIONS.iter().find_map(named)
+        })
+    }
+
     /// The names of the pod, the namespace and the container that kubelet has for a container.
-    fn in_kubernetes(&self, id: &str) -> impl Iterator<Item = [String; 3]> {
+    fn in_logs(&self, id: &str) -> impl Iterator<Item = [String; 3]> {
         let suffix = format!("-{id}.log");
         self.entries("var/log/containers").into_iter().filter_map(move |log| {
             let name = log.rsplit('/').next()?.strip_suffix(&suffix)?;
@@ -132,9 +183,7 @@ impl Containers {
     }
 
     fn has_name(&self, id: &str, path: &str, wanted: &str) -> bool {
-        let mut known = self.names.borrow_mut();
-        let names = known.entry(id.into()).or_insert_with(|| self.names_of(id, path));
-        names.iter().any(|name| name == wanted)
+        self.known(id, path, |known| known.names.iter().any(|name| name == wanted))
     }
 
     /// The names that runtimes know a container by, whose cgroup is at `path`. A user can give names to containers of
@@ -166,9 +215,6 @@ impl Containers {
                 }
             }
         }
-        for [pod, namespace, container] in self.in_kubernetes(id) {
-            names.extend([format!("{namespace}/{pod}"), pod, container]);
-        }
         names
     }
 
@@ -193,6 +239,14 @@ impl Containers {
         let entries = fs::read_dir(self.root.join(directory)).into_iter().flatten().flatten();
         entries.map(|entry| format!("{directory}/{}", text_of(entry.file_name().as_bytes()))).collect()
     }
+}
+
+/// The names of the pod, the namespace and the container in a name that Kubernetes gives to a container of Docker:
+/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`.
+fn of_dockershim(name: &str) -> Option<[String; 3]> {
+    let parts: Vec<&str> = name.strip_prefix("k8s_")?.split('_').collect();
+    let [container, pod, namespace, _, _] = parts[..] else { return None };
+    Some([pod, namespace, container].map(String::from))
 }
 
 /// The ID of the user in whose slice the cgroup at `path` is.
@@ -279,6 +333,35 @@ mod tests {
         assert_eq!(names(&of_pod(&ID.replace('0', "7"))), expected("7123456789ab", POD, ""));
         assert_eq!(names("/lxc.payload.db/init.scope"), expected("db", "", ""));
         assert_eq!(names("/system.slice/redis.service"), None);
+    }
+
+    #[test]
+    fn a_pod_has_the_names_that_its_runtime_keeps() {
+        let id = |digit: &str| ID.replace('0', digit);
+        let of_containerd = r#"{"annotations": {"io.kubernetes.cri.container-name": "cart",
+            "io.kubernetes.cri.sandbox-name": "pod-1", "io.kubernetes.cri.sandbox-namespace": "shop"}}"#;
+        let of_crio = r#"{"annotations": {"io.kubernetes.container.name": "cart",
+            "io.kubernetes.pod.name": "pod-1", "io.kubernetes.pod.namespace": "shop"}}"#;
+        let of_docker = format!(r#"{{"Name": "/k8s_cart_pod-1_shop_{POD}_0"}}"#);
+        let (_root, containers) = made(&[
+            (
+                format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{}/config.json", id("6")),
+                of_containerd.into(),
+            ),
+            (format!("run/containers/storage/overlay-containers/{}/userdata/config.json", id("7")), of_crio.into()),
+            (format!("var/lib/docker/containers/{}/config.v2.json", id("8")), of_docker),
+            (format!("run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/{}/config.json", id("9")), "{}".into()),
+        ]);
+        for digit in ["6", "7", "8"] {
+            let path = format!("/kubepods/besteffort/pod{POD}/{}", id(digit));
+            let names = containers.names_in(&path).unwrap();
+            let expected =
+                ContainerNames { container: "cart".into(), pod: Some("pod-1".into()), namespace: Some("shop".into()) };
+            assert_eq!(names, expected, "{path}");
+            assert!(["cart", "pod-1", "shop/pod-1", POD].iter().all(|name| containers.is_in(&path, name)), "{path}");
+        }
+        let nameless = containers.names_in(&format!("/kubepods/besteffort/pod{POD}/{}", id("9"))).unwrap();
+        assert_eq!((nameless.pod.as_deref(), nameless.namespace), (Some(POD), None));
     }
 
     #[test]
