@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_kernel::{Containers, monitor_cpu_time, unix_ns};
-use isotherm_run::Member;
 use isotherm_scheme::Diagnostics;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -18,7 +17,9 @@ use crate::config::{Config, DEFAULT, PATH};
 use crate::groups::Groups;
 use crate::guard::Token;
 use crate::overview::Overviews;
+use crate::serving::{Mean, Serving};
 use crate::sockets::{SocketError, Sockets};
+use crate::streams::Streams;
 use crate::view::{self, GroupStatus, Health, NoticeView, State};
 use crate::watched::Watched;
 use crate::{history, journal, metrics, server};
@@ -70,6 +71,10 @@ pub struct Daemon {
     pub groups: Groups,
     /// What is known of all groups, for those who follow it.
     pub overviews: Overviews,
+    /// The streams that clients follow.
+    pub streams: Streams,
+    /// The CPU time of all that is not the watching of groups.
+    pub serving: Arc<Serving>,
     /// The file of the configuration. `None` for the embedded one.
     file: Option<PathBuf>,
     config: Mutex<Arc<Config>>,
@@ -179,6 +184,8 @@ impl Daemon {
         Self {
             groups: Groups::new(config.settings.cpu_budget.0, history),
             overviews: Overviews::default(),
+            streams: Streams::default(),
+            serving: Arc::default(),
             file,
             config: Mutex::new(Arc::new(config)),
             metrics: Mutex::new("".into()),
@@ -326,9 +333,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The work that comes again and again.
 struct Clock {
     daemon: Arc<Daemon>,
-    /// What the control thread takes of the budget of all.
-    member: Member,
+    /// The CPU time of the control thread so far, and the share of a CPU that serving takes.
     cpu: Duration,
+    mean: Mean,
     /// How often systemd is told that all is well.
     watchdog: Option<Duration>,
     began: Instant,
@@ -337,12 +344,11 @@ struct Clock {
 
 impl Clock {
     fn new(daemon: Arc<Daemon>) -> Self {
-        let member = daemon.groups.allowance().join();
-        member.part(0.0);
         let mut watchdog = 0;
         let is_watched = sd_notify::watchdog_enabled(false, &mut watchdog);
         let watchdog = is_watched.then(|| Duration::from_micros(watchdog) / 2);
-        Self { daemon, member, cpu: monitor_cpu_time(), watchdog, began: Instant::now(), ticks: 0 }
+        let (began, mean) = (Instant::now(), Mean::new(Instant::now(), daemon.serving.cpu()));
+        Self { daemon, cpu: monitor_cpu_time(), mean, watchdog, began, ticks: 0 }
     }
 
     /// Works until the end.
@@ -393,10 +399,14 @@ impl Clock {
             // Containers are renamed rarely.
             self.daemon.containers().forget();
             let daemon = Arc::clone(&self.daemon);
-            runtime.spawn_blocking(move || daemon.maintain_history());
+            runtime.spawn_blocking(move || daemon.serving.counted(|| daemon.maintain_history()));
         }
+        // What workers take is counted by them.
         let now = monitor_cpu_time();
-        let spent = now.saturating_sub(std::mem::replace(&mut self.cpu, now));
-        self.member.part(spent.as_secs_f64() / TICK.as_secs_f64());
+        let serving = &self.daemon.serving;
+        serving.add(now.saturating_sub(std::mem::replace(&mut self.cpu, now)));
+        let share = self.mean.take(Instant::now(), serving.cpu());
+        self.daemon.groups.allowance().keep_back(share);
+        self.daemon.overviews.set_serving(share);
     }
 }

@@ -125,6 +125,12 @@ impl Hub {
         self.stream.subscribe()
     }
 
+    /// The events of the run as they are, from now on, and when the run began, since the Unix epoch.
+    pub fn events(&self) -> (broadcast::Receiver<Event>, u64) {
+        let known = self.lock();
+        (self.events.subscribe(), known.started_unix_ns())
+    }
+
     /// A recording of all events from now on. It begins with the newest snapshot and survey.
     ///
     /// # Errors

@@ -24,7 +24,9 @@ mod metrics;
 pub mod overview;
 mod patience;
 mod server;
+mod serving;
 mod sockets;
+mod streams;
 pub mod view;
 mod watched;
 

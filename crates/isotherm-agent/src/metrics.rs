@@ -130,6 +130,14 @@ fn of_daemon(daemon: &Daemon, metrics: &mut Metrics) {
     set(&budget, &[], daemon.groups.allowance().cpu());
     let cpu = metrics.sums("process_cpu", "CPU time of the daemon", Some(Unit::Seconds));
     sum(&cpu, &[], process_cpu().as_secs_f64());
+    let serving = metrics.sums(
+        "serving_cpu",
+        "CPU time of requests, streams, metrics and the order of the history, which is a part of the budget",
+        Some(Unit::Seconds),
+    );
+    sum(&serving, &[], daemon.serving.cpu().as_secs_f64());
+    let streams = metrics.gauges("streams", "Streams that clients follow", None);
+    set(&streams, &[], daemon.streams.count() as f64);
     if let Ok(memory) = memory_use(Path::new("/"), std::process::id()) {
         let resident = metrics.gauges("process_resident_memory", "Memory of the daemon", Some(Unit::Bytes));
         set(&resident, &[], memory.resident as f64);

@@ -50,6 +50,11 @@ pub struct Overview {
     pub cpu_budget: f64,
     /// The share of one CPU that it took in about the last ten seconds. `None` before that is known.
     pub cpu: Option<f64>,
+    /// The share of one CPU that requests, streams, metrics and the order of the history took in about the last
+    /// minute. It is a part of the budget.
+    pub serving_cpu: f64,
+    /// The number of clients that follow overviews, such as live pages.
+    pub followers: u64,
     /// The memory of the daemon.
     pub resident_bytes: Option<u64>,
     /// The size of the history of all groups. `None` if none is kept.
@@ -148,12 +153,14 @@ pub struct Overviews {
     trends: Mutex<BTreeMap<String, VecDeque<Point>>>,
     /// The CPU time of the daemon at the last ticks.
     cpu: Mutex<VecDeque<(Instant, Duration)>>,
+    serving: Mutex<f64>,
 }
 
 impl Default for Overviews {
     /// Nothing is known yet.
     fn default() -> Self {
-        Self { stream: broadcast::Sender::new(STREAMED), trends: Mutex::default(), cpu: Mutex::default() }
+        let stream = broadcast::Sender::new(STREAMED);
+        Self { stream, trends: Mutex::default(), cpu: Mutex::default(), serving: Mutex::default() }
     }
 }
 
@@ -172,6 +179,11 @@ impl Overviews {
             touched: points.iter().map(|point| point.touched).collect(),
         };
         trends.iter().map(|(name, points)| (name.clone(), trend(points))).collect()
+    }
+
+    /// Takes in the share of one CPU that serving takes. Comes once a second.
+    pub fn set_serving(&self, share: f64) {
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = share;
     }
 
     /// Takes an overview for those who follow, if there is somebody. Comes once a second.
@@ -215,6 +227,8 @@ impl Overviews {
             host: groups.iter().find_map(|(_, group)| Some(group.hub.known().header?.host.name.clone())),
             cpu_budget: daemon.groups.allowance().cpu(),
             cpu: self.recent_cpu(),
+            serving_cpu: *self.serving.lock().unwrap_or_else(PoisonError::into_inner),
+            followers: self.stream.receiver_count() as u64,
             resident_bytes: memory_use(Path::new("/"), std::process::id()).ok().map(|memory| memory.resident),
             history_bytes: daemon.groups.history().map(|_| daemon.kept_bytes()),
             problems: daemon.health().problems,

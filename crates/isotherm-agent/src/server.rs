@@ -11,29 +11,26 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use isotherm_run::{Event, EventSink};
 use rustix::fs::{Gid, Mode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 
-use crate::api::{self, ARROW, Answer, Call, HTML, PAGE, Problem, SVG};
+use crate::api::{self, ARROW, Answer, Call, EVENTS, HTML, PAGE, Problem, SVG};
 use crate::daemon::Daemon;
-use crate::encoded::encoded;
 use crate::guard::{self, Token};
-use crate::hub::Following;
 use crate::journal;
 use crate::patience::Patient;
-use crate::view::Streamed;
+use crate::streams::{self, Place};
 
 /// The most bytes of the body of a request.
 const MOST_BODY: usize = 1 << 20;
@@ -47,8 +44,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take none of the bytes that are there for it.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// How often a stream without events says that it is there.
-const ALIVE: Duration = Duration::from_secs(15);
+/// After how many seconds a client may ask again that was refused because there is no room.
+const RETRY: &str = "5";
+
+/// The CPU time that the answer took, of a stream until it begins, for those who ask again and again.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The group that may use the socket.
 const GROUP: &str = "isotherm";
@@ -122,6 +122,18 @@ impl Listener for TcpListener {
     }
 }
 
+/// An answer, and the CPU time that a worker took for it, if one had to.
+struct Served {
+    answer: Answer,
+    cpu: Option<Duration>,
+}
+
+impl From<Result<Self, Problem>> for Served {
+    fn from(served: Result<Self, Problem>) -> Self {
+        served.unwrap_or_else(|problem| Self { answer: problem.into(), cpu: None })
+    }
+}
+
 /// Serves all operations.
 pub async fn serve(listener: UnixListener, daemon: Arc<Daemon>) {
     accept(listener, |client: &UnixStream| {
@@ -130,7 +142,7 @@ pub async fn serve(listener: UnixListener, daemon: Arc<Daemon>) {
         let daemon = Arc::clone(&daemon);
         move |request| {
             let daemon = Arc::clone(&daemon);
-            async move { answer(request, daemon, peer).await.unwrap_or_else(Answer::from) }
+            async move { answer(request, daemon, peer).await.into() }
         }
     })
     .await;
@@ -140,7 +152,7 @@ pub async fn serve(listener: UnixListener, daemon: Arc<Daemon>) {
 async fn accept<L: Listener, S, A>(listener: L, serving: impl Fn(&L::Client) -> S)
 where
     S: Fn(Request<Incoming>) -> A + Send + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    A: Future<Output = Served> + Send + 'static,
 {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
@@ -197,7 +209,7 @@ pub async fn serve_metrics(listener: TcpListener, daemon: Arc<Daemon>) {
                 }
                 _ => Problem::new(404, "there is nothing here but GET /metrics").into(),
             };
-            std::future::ready(answer)
+            std::future::ready(Served { answer, cpu: None })
         }
     })
     .await;
@@ -218,16 +230,16 @@ pub async fn serve_page(listener: TcpListener, token: Option<Token>, daemon: Arc
             async move {
                 if !may && !is_page {
                     let detail = "this needs the token that page.token_file has: Authorization: Bearer TOKEN";
-                    return Problem::new(401, detail).into();
+                    return Served::from(Err(Problem::new(401, detail)));
                 }
-                answer(request, daemon, None).await.unwrap_or_else(Answer::from)
+                answer(request, daemon, None).await.into()
             }
         }
     })
     .await;
 }
 
-async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u32, u32)>) -> Result<Answer, Problem> {
+async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u32, u32)>) -> Result<Served, Problem> {
     let (head, body) = request.into_parts();
     guard::check(&head, &daemon.config().settings.page.hosts)?;
     let (operation, path) = api::find(head.method.as_str(), head.uri.path())?;
@@ -248,9 +260,9 @@ async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u
     if let Some(name) = query.keys().find(|name| operation.query.iter().all(|(known, _)| known != name)) {
         return Err(Problem::new(400, format!("there is no parameter {name:?} of this")));
     }
-    let call = Call { path, query, body, peer };
+    let (call, serving) = (Call { path, query, body, peer }, Arc::clone(&daemon));
     // Work may take long, and the server goes on meanwhile.
-    let done = tokio::task::spawn_blocking(move || {
+    let work = move || {
         let done = (operation.run)(&daemon, &call);
         if operation.changes() {
             daemon.groups.keep();
@@ -260,8 +272,10 @@ async fn answer(request: Request<Incoming>, daemon: Arc<Daemon>, peer: Option<(u
             }
         }
         done
-    });
-    done.await.unwrap_or_else(|_| Err(Problem::new(500, "the request failed in an unforeseen way")))
+    };
+    let done = tokio::task::spawn_blocking(move || serving.serving.counted(work)).await;
+    let (answer, cpu) = done.map_err(|_| Problem::new(500, "the request failed in an unforeseen way"))?;
+    Ok(Served { answer: answer?, cpu: Some(cpu) })
 }
 
 /// Changes go to the journal, with who and what.
@@ -274,7 +288,7 @@ fn log(operation: &api::Operation, call: &Call, problem: Option<&Problem>) {
     }
 }
 
-fn response(answer: Answer) -> Response<Content> {
+fn response(Served { answer, cpu }: Served) -> Response<Content> {
     let (status, media, policy, content) = match answer {
         Answer::Done => (204, None, NOTHING, Content::Whole(None)),
         Answer::Document { status, media, bytes } => {
@@ -287,13 +301,23 @@ fn response(answer: Answer) -> Response<Content> {
             (status, Some(media), policy, Content::Whole(Some(bytes)))
         }
         Answer::Page(page) => (200, Some(HTML), &*page.policy, Content::Whole(Some(Bytes::from_static(&page.html)))),
-        Answer::Stream(events) => (200, Some("text/event-stream"), NOTHING, stream(events)),
-        Answer::Recording(following) => (200, Some(ARROW), NOTHING, recording(*following)),
+        Answer::Stream(place, events) => (200, Some(EVENTS), NOTHING, Content::stream(place, streams::events(events))),
+        Answer::Live(place, live) => (200, Some(EVENTS), NOTHING, Content::stream(place, streams::live(*live))),
+        Answer::Recording(place, following) => {
+            (200, Some(ARROW), NOTHING, Content::stream(place, streams::recording(*following)))
+        }
     };
     let mut response = Response::new(content);
     secure(response.headers_mut(), policy);
     if status == 401 {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if status == 503 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY));
+    }
+    let timing = cpu.map(|cpu| HeaderValue::try_from(format!("cpu;dur={:.3}", cpu.as_secs_f64() * 1e3)));
+    if let Some(Ok(timing)) = timing {
+        response.headers_mut().insert(SERVER_TIMING, timing);
     }
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(media) = media {
@@ -327,12 +351,29 @@ fn secure(headers: &mut HeaderMap, policy: &str) {
 /// The content of an answer.
 enum Content {
     Whole(Option<Bytes>),
-    Stream(mpsc::Receiver<Bytes>),
+    Stream {
+        events: mpsc::Receiver<Bytes>,
+        /// Given back with the end of the stream.
+        _place: Place,
+    },
+}
+
+impl Content {
+    fn stream(place: Place, events: mpsc::Receiver<Bytes>) -> Self {
+        Self::Stream { events, _place: place }
+    }
 }
 
 impl Body for Content {
     type Data = Bytes;
     type Error = Infallible;
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Stream { .. } => SizeHint::default(),
+        }
+    }
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -340,62 +381,9 @@ impl Body for Content {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Stream(events) => events.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream { events, .. } => {
+                events.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
-}
-
-/// Records events as they come, until the run ends. Those that a slow client misses are counted.
-fn recording(following: Following) -> Content {
-    let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let Following { mut recording, mut events } = following;
-        let mut last = Duration::ZERO;
-        loop {
-            let Ok(bytes) = recording.take() else { return };
-            if !bytes.is_empty() && sender.send(bytes.into()).await.is_err() {
-                return;
-            }
-            let event = match tokio::time::timeout(ALIVE, events.recv()).await {
-                // Whether the client is there is found out with the next event.
-                Err(_) => continue,
-                Ok(Ok(event)) => event,
-                Ok(Err(broadcast::error::RecvError::Lagged(count))) => Event::Missed(missed(last, count)),
-                Ok(Err(broadcast::error::RecvError::Closed)) => return,
-            };
-            if let Event::Snapshot(record) = &event {
-                last = record.snapshot.time;
-            }
-            if matches!(event, Event::End(_)) || recording.event(&event).is_err() {
-                return;
-            }
-        }
-    });
-    Content::Stream(receiver)
-}
-
-/// So many events that a client was too slow for. Most of them were snapshots.
-fn missed(time: Duration, count: u64) -> isotherm_run::Missed {
-    let missed = isotherm_record::Missed { time, kind: isotherm_record::MissedKind::Snapshots, count };
-    isotherm_run::Missed { counts: vec![missed], ..Default::default() }
-}
-
-/// Writes events as they come. Those that a slow client misses are counted.
-fn stream(mut events: broadcast::Receiver<Arc<Streamed>>) -> Content {
-    let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(async move {
-        // The head of the answer goes out with the first bytes.
-        let mut bytes = Bytes::from_static(b": isotherm\n\n");
-        while sender.send(bytes).await.is_ok() {
-            bytes = match tokio::time::timeout(ALIVE, events.recv()).await {
-                Err(_) => Bytes::from_static(b": \n\n"),
-                Ok(Ok(event)) => encoded(&event),
-                Ok(Err(broadcast::error::RecvError::Lagged(count))) => {
-                    format!("event: missed\ndata: {{\"event\":\"missed\",\"count\":{count}}}\n\n").into()
-                }
-                Ok(Err(broadcast::error::RecvError::Closed)) => return,
-            };
-        }
-    });
-    Content::Stream(receiver)
 }

@@ -7,9 +7,8 @@ const SINCE_START = { ticks: timeTicks, text: seconds };
 
 // The place of a frequency on the scale of colours.
 const heatOf = (scale, hz) => Math.min(Math.log1p(hz / scale[0]) / Math.log1p(scale[1] / scale[0]), 1);
-// Frequencies and ages as bytes, on a logarithmic scale.
+// A frequency or an age of a byte, on a logarithmic scale.
 const fromCode = code => (2 ** (code / 8) - 1) / 1e3;
-const toCode = value => Math.min(Math.round(Math.log2(value * 1e3 + 1) * 8), 255);
 
 function heatmapView({ times, painted, pointed: told }) {
   const $ = id => document.getElementById(id);

@@ -4,11 +4,11 @@ function regionTable({ map, times }) {
   const $ = id => document.getElementById(id);
   let shown = null, sort = 'start';
   function decode(target, moment) {
-    const { aggregation, samples } = moment, surveyed = moment.swapped !== null;
+    const { aggregation, samples } = moment, surveyed = moment.swapped !== null, from = moment.bytes ?? target.regions;
     let at = moment.offset, end = 0;
     const number = () => {
       let value = 0, scale = 1, byte;
-      do { byte = target.regions[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
+      do { byte = from[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
       return value;
     };
     const range = () => {
@@ -67,8 +67,7 @@ function regionTable({ map, times }) {
     }
     const moment = moments.find(m => m.time >= t) ?? moments[moments.length - 1];
     if (shown?.moment !== moment || shown.sort !== sort) {
-      const all = moment.list ?? decode(target, moment);
-      const named = all.map(region => ({ ...region, name: nameOf(target, region) }));
+      const named = decode(target, moment).map(region => ({ ...region, name: nameOf(target, region) }));
       const regions = named.filter(region => region.name !== null);
       const key = region => region[sort];
       if (sort === 'name') regions.sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : a.start - b.start);

@@ -89,7 +89,7 @@ pub use escape::sanitise;
 pub use extension::UnknownExtension;
 pub use format::Format;
 pub use groups::GroupBy;
-pub use html::{LivePage, live_heatmap, live_page};
+pub use html::{LiveHeatmap, LivePage, live_heatmap, live_page};
 pub use intervals::IntervalRange;
 pub use measure::Measure;
 pub use options::{Options, Picture};

@@ -29,9 +29,9 @@ impl Served {
     /// Starts all. `page` are further fields of the page, and `more` further lines of the configuration.
     fn new(page: &str, more: &str) -> Self {
         let place = Place::new();
-        std::fs::write(place.path("hot.toml"), common::HOT_IN_COLD).unwrap();
-        let targets = [(); 2].map(|()| {
-            let mut command = place.isotherm(&["workload", "hot.toml", "--time", "3600s"]);
+        let targets = ["hot.toml", MARKUP].map(|file| {
+            std::fs::write(place.path(file), common::HOT_IN_COLD).unwrap();
+            let mut command = place.isotherm(&["workload", file, "--time", "3600s"]);
             Kept(command.stdout(Stdio::null()).spawn().unwrap())
         });
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -91,6 +91,9 @@ impl Served {
         Ok((status.unwrap_or_else(|| panic!("{path}: {output:?}")), head))
     }
 }
+
+/// The argument of one of the targets, which would make an element if a page took it for markup.
+const MARKUP: &str = "<b id=bad>&lt;.toml";
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
 
@@ -191,6 +194,61 @@ fn the_page_shows_what_is_there_and_goes_on_after_a_restart_of_the_daemon() {
     page.sees("the scheme is at work", "/count/.test(document.querySelector('#schemes tbody tr')?.textContent)");
     page.sees("it was applied", &has_figure("#schemes tbody tr", 3));
     page.assert_content();
+}
+
+#[test]
+fn names_are_text_and_each_memory_node_has_its_figures() {
+    let served = Served::new("", "");
+    let mut page = installed_or_skip!(served.browser(SECONDS(120), false));
+    page.open(&served.url("#/group/both"));
+    page.sees("the processes are listed", "document.querySelectorAll('#processes tbody tr').length === 2");
+    page.sees("the command is text", &format!("document.getElementById('processes').innerText.includes({MARKUP:?})"));
+    let titles = "[...document.querySelectorAll('#lanes .name')].map(lane => lane.title).join()";
+    page.sees("the lanes are text", &format!("{titles}.includes({MARKUP:?})"));
+    page.sees("the pictures are drawn", "document.querySelector('#wss svg') && document.querySelector('#idle svg')");
+    assert_eq!(page.eval("document.getElementById('bad')"), json!(null));
+
+    page.sees("the scheme is known", "overview.newest.groups.some(group => group.schemes.length)");
+    // What a machine with two memory nodes would say, and a group whose name is markup.
+    let fed = r#"(() => {
+        const next = structuredClone(overview.newest), group = next.groups.find(group => group.name === 'both');
+        const reclaimable = { bytes: 3 * 2 ** 20, idle_for_ns: 60e9 };
+        group.nodes = [0, 2].map(node => ({
+            node, memory: { ...group.memory, resident: (node + 1) * 2 ** 30, unknown: 0 }, reclaimable,
+        }));
+        const of = group.schemes[0] ?? next.groups.find(group => group.schemes.length).schemes[0];
+        const schemes = [{ ...of, name: '<b id=bad>' }];
+        next.groups.push({ ...group, name: '<b id=bad>x', why: '<b id=bad>', schemes });
+        next.problems = ['<b id=bad>'];
+        overview.take(next);
+        groupPage.show();
+        const cells = row => [...row.cells].slice(0, 5).map(cell => cell.textContent);
+        const links = [...document.querySelectorAll('#groups a')].map(link => [link.textContent, link.hash]);
+        return {
+            shown: !document.getElementById('nodes-section').hidden,
+            nodes: [...document.querySelectorAll('#nodes tbody tr')].map(cells),
+            links: links.filter(([name]) => name.includes('bad')),
+            problem: document.getElementById('problems').textContent,
+            bad: document.getElementById('bad'),
+        };
+    })()"#;
+    let found = page.eval(fed);
+    assert_eq!((&found["shown"], &found["bad"]), (&json!(true), &json!(null)), "{found}");
+    assert_eq!(found["links"], json!([["<b id=bad>x", "#/group/%3Cb%20id%3Dbad%3Ex"]]), "{found}");
+    assert_eq!(found["problem"], json!("<b id=bad>"));
+    let nodes = found["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 2, "{found}");
+    for (row, (name, resident)) in nodes.iter().zip([("node 0", "1 GiB"), ("node 2", "3 GiB")]) {
+        assert_eq!((&row[0], &row[1]), (&json!(name), &json!(resident)), "{found}");
+        assert!(row[3].as_str().unwrap().ends_with("iB"), "{found}");
+        assert_eq!(row[4], json!("3 MiB idle 60 s"), "{found}");
+    }
+    // Nobody watches such a group.
+    page.eval("location.hash = '#/group/%3Cb%20id%3Dbad%3Ex'");
+    page.sees("its name is text", "document.getElementById('h-group').textContent === '<b id=bad>x'");
+    page.sees("it is told", "document.getElementById('missing').textContent.includes('<b id=bad>x')");
+    assert_eq!(page.eval("document.getElementById('bad')"), json!(null));
+    page.complaints();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 use super::Problem;
 use super::problem::PROBLEM;
 use crate::hub::Following;
+use crate::streams::{Live, Place};
 use crate::view::Streamed;
 
 /// The media type of JSON.
@@ -17,6 +18,9 @@ pub const JSON: &str = "application/json";
 
 /// The media type of a recording that is a stream.
 pub const ARROW: &str = "application/vnd.apache.arrow.stream";
+
+/// The media type of server-sent events.
+pub const EVENTS: &str = "text/event-stream";
 
 /// The media types of pages and of pictures.
 pub const HTML: &str = "text/html; charset=utf-8";
@@ -38,9 +42,11 @@ pub enum Answer {
     /// The live page.
     Page(&'static LivePage),
     /// Events, until the client goes away or the group does.
-    Stream(broadcast::Receiver<Arc<Streamed>>),
+    Stream(Place, broadcast::Receiver<Arc<Streamed>>),
+    /// A heatmap that goes on, as long.
+    Live(Place, Box<Live>),
     /// A recording of the events, as long.
-    Recording(Box<Following>),
+    Recording(Place, Box<Following>),
 }
 
 impl Answer {

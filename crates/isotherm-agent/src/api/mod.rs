@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use schemars::{Schema, SchemaGenerator};
 
 pub use answer::Answer;
-pub(crate) use answer::{ARROW, HTML, SVG};
+pub(crate) use answer::{ARROW, EVENTS, HTML, SVG};
 pub use openapi::document;
 pub(crate) use operations::metrics;
 pub use operations::{OPENMETRICS, OPERATIONS};

@@ -8,7 +8,7 @@ use isotherm_report::{Format, GroupBy, Kind, Measure, Options, SelectedTarget, S
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::answer::{ARROW, HTML, JSON, SVG};
+use super::answer::{ARROW, EVENTS, HTML, JSON, SVG};
 use super::page::{self, PAGE};
 use super::{Answer, Call, Make, Operation, Problem};
 use crate::config::{AttributeSettings, Group, GroupSettings, Time};
@@ -136,8 +136,8 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         path: "/v1/overview/events",
         about: "The same each second, server-sent",
-        answer: Some(("text/event-stream", None)),
-        run: |daemon, _| Ok(Answer::Stream(daemon.overviews.subscribe())),
+        answer: Some((EVENTS, None)),
+        run: |daemon, _| Ok(Answer::Stream(daemon.streams.open()?, daemon.overviews.subscribe())),
         ..GET
     },
     Operation {
@@ -304,15 +304,21 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         path: "/v1/groups/{group}/events",
         about: "Events from now on, server-sent",
-        answer: Some(("text/event-stream", None)),
-        run: |daemon, call| Ok(Answer::Stream(daemon.groups.get(call.group())?.hub.subscribe())),
+        answer: Some((EVENTS, None)),
+        run: |daemon, call| {
+            let group = daemon.groups.get(call.group())?;
+            Ok(Answer::Stream(daemon.streams.open()?, group.hub.subscribe()))
+        },
         ..GET
     },
     Operation {
         path: "/v1/groups/{group}/recording",
         about: "A recording of the group from now on, as a stream",
         answer: Some((ARROW, None)),
-        run: |daemon, call| Ok(Answer::Recording(Box::new(daemon.groups.get(call.group())?.hub.follow()?))),
+        run: |daemon, call| {
+            let group = daemon.groups.get(call.group())?;
+            Ok(Answer::Recording(daemon.streams.open()?, Box::new(group.hub.follow()?)))
+        },
         ..GET
     },
     Operation {
@@ -358,6 +364,14 @@ pub const OPERATIONS: &[Operation] = &[
         query: &[LAST, FROM, TO],
         answer: Some((JSON, None)),
         run: page::heatmap,
+        ..GET
+    },
+    Operation {
+        path: "/v1/groups/{group}/live",
+        about: "What the live page draws of the last time, and then each column that changes, server-sent",
+        query: &[LAST],
+        answer: Some((EVENTS, None)),
+        run: page::live,
         ..GET
     },
     Operation {

@@ -1,15 +1,16 @@
 //! What the live page asks for besides the operations of programs.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use isotherm_core::units;
 use isotherm_kernel::unix_ns;
-use isotherm_report::{LivePage, Selection, live_heatmap, live_page};
+use isotherm_report::{LiveHeatmap, LivePage, Selection, live_heatmap, live_page};
 
 use super::{Answer, Call, Problem};
 use crate::daemon::Daemon;
 use crate::history::{self, Kept};
+use crate::streams::Live;
 
 /// Where the page is.
 pub const PAGE: &str = "/";
@@ -26,6 +27,26 @@ pub fn heatmap(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
     let kept = kept(daemon, call)?;
     let selection = Selection { time: Some(kept.time), ..Selection::default() };
     Answer::json(&live_heatmap(&kept.recordings, &selection)?)
+}
+
+/// The picture of a time has about so many columns.
+const COLUMNS: u32 = 600;
+
+/// What the page draws of a group over the last time, and then the columns that change.
+pub fn live(daemon: &Daemon, call: &Call) -> Result<Answer, Problem> {
+    let group = daemon.groups.get(call.group())?;
+    let place = daemon.streams.open()?;
+    // What comes while the history is read is not missed.
+    let (events, started_unix_ns) = group.hub.events();
+    let (from, to) = period(call, unix_ns() / 1_000_000)?;
+    // A column is no shorter than what fills it.
+    let aggregation = group.hub.known().snapshot.map_or(Duration::ZERO, |record| record.snapshot.aggregation);
+    let column = aggregation.max(Duration::from_millis(to - from) / COLUMNS);
+    let kept = kept(daemon, call)?;
+    let selection = Selection { time: Some(kept.time), ..Selection::default() };
+    let (heatmap, first) = LiveHeatmap::begin(&kept.recordings, &selection, column)?;
+    let serving = Arc::clone(&daemon.serving);
+    Ok(Answer::Live(place, Box::new(Live { first, heatmap, events, started_unix_ns, serving })))
 }
 
 /// What is kept of a group of the time that is asked for.

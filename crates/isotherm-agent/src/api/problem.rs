@@ -39,6 +39,7 @@ impl Problem {
             409 => "Conflict",
             413 => "Content Too Large",
             422 => "Unprocessable Content",
+            503 => "Service Unavailable",
             _ => "Internal Server Error",
         };
         Self { status, title: title.into(), detail: detail.into(), errors: vec![] }

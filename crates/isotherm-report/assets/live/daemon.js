@@ -15,9 +15,13 @@ const daemon = (() => {
       this.status = status;
     }
   }
-  async function request(path, signal) {
+  // The CPU time that the daemon took for an answer, in seconds.
+  const costOf = answer => Number(answer.headers.get('Server-Timing')?.match(/cpu;dur=([0-9.]+)/)?.[1] ?? 0) / 1e3;
+  // `told` is told the CPU time.
+  async function request(path, signal, told = () => {}) {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     const answer = await fetch(path, { headers, signal, cache: 'no-store', credentials: 'omit', redirect: 'error' });
+    told(costOf(answer));
     if (answer.ok) return answer;
     const problem = await answer.json().catch(() => ({}));
     throw new Refused(answer.status, problem.detail ?? `the daemon refused with status ${answer.status}`);
@@ -47,13 +51,13 @@ const daemon = (() => {
     }
   }
   // Follows a stream, and connects again whenever it ends, until the returned function is called. `begins` is called at
-  // each begin, and `ends` at each end with the reason.
-  function follow(path, { event, begins = () => {}, ends = () => {} }) {
+  // each begin, and `ends` at each end with the reason. `told` is told the CPU time until each begin.
+  function follow(path, { event, begins = () => {}, ends = () => {}, told }) {
     const stop = new AbortController();
     (async () => {
       for (let wait = 250; !stop.signal.aborted; wait = Math.min(wait * 2, PATIENCE)) {
         try {
-          const answer = await request(path, stop.signal);
+          const answer = await request(path, stop.signal, told);
           wait = 250;
           begins();
           await read(answer.body, event);
@@ -70,8 +74,8 @@ const daemon = (() => {
   return {
     follow, Refused,
     // The answer to a request, which is JSON.
-    ask: async (path, signal) => (await request(path, signal)).json(),
-    text: async (path, signal) => (await request(path, signal)).text(),
+    ask: async (path, signal, told) => (await request(path, signal, told)).json(),
+    text: async (path, signal, told) => (await request(path, signal, told)).text(),
     hasToken: () => Boolean(token),
     setToken(text) {
       token = text;

@@ -36,17 +36,19 @@ const groupPage = (() => {
   ];
   // How often the report is asked for again, in seconds: after a failure, because of new memory, and without samples.
   const AGAIN = 5;
+  // The part of the daemon's budget that the reports for all live pages together may take.
+  const PART = 0.25;
   // The least time of the picture, in seconds.
   const LEAST = 30;
-  // The snapshots of the stream that are kept.
-  const RECENT = 8;
   // The most processes in the table.
   const PROCESSES = 20;
 
-  let name = null, stop = null, span = 10 * MINUTE, until = null;
+  let name = null, span = 10 * MINUTE, until = null;
   // What cancels the requests of the group and of the time that were shown before.
   let requests = new AbortController(), loading = null, loaded = 0, stale = false, timer = null, begun = 0;
-  let recent = [];
+  // The CPU time that the daemon took for the reports of the last time, in seconds.
+  let cost = 0;
+  const told = seconds => { cost += seconds; };
   const map = heatmapView({
     times: CLOCK,
     painted: (view, target, room) => lanes.paint(view, target, room),
@@ -79,63 +81,90 @@ const groupPage = (() => {
     }
     return data;
   }
-  // Asks for the report on the time that is shown.
+  // Asks for the report on the time that is shown. That of the present goes on.
   async function load() {
     loading?.abort();
     loading = new AbortController();
     const { signal } = loading, end = until ?? now(), start = end - span;
-    const query = `from=${Math.round(start * 1e3)}&to=${Math.round(end * 1e3)}`;
-    [loaded, stale] = [performance.now(), false];
-    $('report').href = `${path()}/reports/html?${query}`;
+    [loaded, stale, cost] = [performance.now(), false, 0];
+    $('report').href = `${path()}/reports/html?${queryOf(start, end)}`;
     $('report').hidden = daemon.hasToken();
     $('heatmap').classList.add('loading');
-    try {
-      const data = shifted(await daemon.ask(`${path()}/heatmap?${query}`, signal));
-      if (signal.aborted) return;
-      if (!data.targets.length) throw new daemon.Refused(404, 'nothing was recorded in this time');
-      // Of the present, no more is shown than there is.
-      begun = isLive() ? Math.max(start, Math.min(data.start, end - LEAST)) : start;
-      [data.start, data.end] = [begun, end];
-      if (isLive() && data.measure === 'frequency') {
-        const hasTouched = data.targets.some(target => target.touched), each = Math.max(span / 600, 0.1);
-        for (const target of data.targets) target.later = liveColumns.begin(target, each, hasTouched);
-      }
-      $('legend').innerHTML = data.legend;
-      $('touched-legend').innerHTML = data.touched_legend ?? '';
-      $('note').textContent = data.note;
-      $('heatmap-warnings').replaceChildren(...data.warnings.map(warning => {
-        const item = document.createElement('li');
-        item.textContent = warning;
-        return item;
-      }));
-      $('measures').hidden = !data.touched_legend;
-      $('heatmap').hidden = $('regions').hidden = false;
-      map.replace(data);
-      for (const target of data.targets) map.ready(target);
-      lanes.begin();
-      regions.begin();
-      regions.show();
-      recent.forEach(add);
-      say('');
-      draw(query, signal);
-    } catch (error) {
-      if (signal.aborted) return;
-      // What was shown stays while the daemon is away. In another time there is nothing of it.
-      if (error.status) {
-        $('heatmap').hidden = $('regions').hidden = true;
-        for (const id of ['wss', 'idle']) $(id).replaceChildren();
-      }
-      say(error.status ? error.message : 'the daemon does not answer; what is shown is from before');
-      stale = isLive();
-    } finally {
-      if (!signal.aborted) $('heatmap').classList.remove('loading');
+    if (isLive()) {
+      const stop = daemon.follow(`${path()}/live?last=${span}s`, {
+        told, ends: failed,
+        event: event => {
+          if (event.event === 'heatmap') picture(event, now() - span, now(), signal);
+          else if (event.event === 'columns') columns(event);
+        },
+      });
+      signal.addEventListener('abort', stop);
+      return;
     }
+    try {
+      const data = await daemon.ask(`${path()}/heatmap?${queryOf(start, end)}`, signal, told);
+      if (!signal.aborted) picture(data, start, end, signal);
+    } catch (error) {
+      if (!signal.aborted) failed(error);
+    }
+  }
+  const queryOf = (start, end) => `from=${Math.round(start * 1e3)}&to=${Math.round(end * 1e3)}`;
+  function failed(error) {
+    $('heatmap').classList.remove('loading');
+    // What was shown stays while the daemon is away. In another time there is nothing of it.
+    if (error.status) {
+      $('heatmap').hidden = $('regions').hidden = true;
+      for (const id of ['wss', 'idle']) $(id).replaceChildren();
+    }
+    say(error.status ? error.message : 'the daemon does not answer; what is shown is from before');
+  }
+  // Shows a report.
+  function picture(next, start, end, signal) {
+    const data = shifted(next);
+    $('heatmap').classList.remove('loading');
+    if (!data.targets.length) {
+      failed(new daemon.Refused(404, 'nothing was recorded in this time'));
+      return;
+    }
+    // Of the present, no more is shown than there is.
+    begun = isLive() ? Math.max(start, Math.min(data.start, end - LEAST)) : start;
+    [data.start, data.end] = [begun, end];
+    for (const target of data.targets) if (target.later) liveColumns.begin(target);
+    $('legend').innerHTML = data.legend;
+    $('touched-legend').innerHTML = data.touched_legend ?? '';
+    $('note').textContent = data.note;
+    $('heatmap-warnings').replaceChildren(...data.warnings.map(warning => {
+      const item = document.createElement('li');
+      item.textContent = warning;
+      return item;
+    }));
+    $('measures').hidden = !data.touched_legend;
+    $('heatmap').hidden = $('regions').hidden = false;
+    map.replace(data);
+    for (const target of data.targets) map.ready(target);
+    lanes.begin();
+    regions.begin();
+    regions.show();
+    say('');
+    draw(queryOf(start, end), signal);
+  }
+  // Columns that have changed.
+  function columns(changed) {
+    const { data } = map, time = data.started + changed.time;
+    skew = time - Date.now() / 1e3;
+    stale ||= changed.stale;
+    for (const part of changed.targets) {
+      const target = data.targets[part.target], { first, count } = part;
+      liveColumns.take(target, part, time);
+      map.changed(target.later, target.rows, first, first + count);
+    }
+    if (map.pinned === null && map.pointed === null) regions.show();
   }
   // Has the daemon draw the pictures of the same time.
   async function draw(query, signal) {
     for (const [id, kind] of [['wss', 'wss'], ['idle', 'idle-time']]) {
       try {
-        const text = await daemon.text(`${path()}/reports/${kind}?format=svg&${query}`, signal);
+        const text = await daemon.text(`${path()}/reports/${kind}?format=svg&${query}`, signal, told);
         // The page has the style of pictures, and its policy allows no other.
         const plain = text.replace(/<style>[^<]*<\/style>/g, '');
         const picture = new DOMParser().parseFromString(plain, 'image/svg+xml').documentElement;
@@ -151,44 +180,22 @@ const groupPage = (() => {
       }
     }
   }
-  // A snapshot of the stream. The last ones may come before a report that does not have them yet.
-  function snapshot(event) {
-    skew = event.unix_ns / 1e9 - Date.now() / 1e3;
-    recent.push(event);
-    if (recent.length > RECENT) recent.shift();
-    add(event);
-  }
-  // Another column.
-  function add(event) {
-    const { data } = map;
-    if (!isLive() || !data || loading?.signal.aborted || $('heatmap').hidden) return;
-    for (const { pid, regions: list } of event.targets) {
-      const target = data.targets.find(target => (target.pid ?? 0) === pid);
-      if (!target) {
-        // Small processes may have no lane.
-        stale ||= data.targets.length < 20;
-        continue;
-      }
-      if (!target.later) {
-        stale = true;
-        continue;
-      }
-      const done = liveColumns.add(target, event, list, data.scale);
-      if (!done || done.outside > 0.05) stale = true;
-      if (done && done.last > done.first) map.changed(target.later, target.rows, done.first, done.last);
-    }
-    if (map.pinned === null && map.pointed === null) regions.show();
-  }
   // Each second the picture moves on. What is stale is asked for again, but not too often.
   function tick() {
     if (!isLive() || document.hidden) return;
     const isShown = map.data && !$('heatmap').hidden;
     if (isShown) map.advance(Math.max(now() - span, begun), now());
     // With more time, a report costs more, and tells less that is new.
-    const least = isShown ? Math.max(AGAIN, span / 60) : AGAIN;
-    const pause = stale || !isShown ? least : Math.max(least, (now() - begun) / 5);
-    if (performance.now() - loaded > pause * 1e3 && !$('heatmap').classList.contains('loading')) load();
+    const least = Math.max(AGAIN, span / 60, affordable());
+    const pause = stale ? least : Math.max(least, (now() - begun) / 5);
+    // What is not there yet is asked for by the stream itself.
+    if (isShown && performance.now() - loaded > pause * 1e3 && !$('heatmap').classList.contains('loading')) load();
     period();
+  }
+  // The seconds from a report to the next with which all pages keep to their part of the budget.
+  function affordable() {
+    const { cpu_budget, followers } = overview.newest ?? {};
+    return cpu_budget ? cost * Math.max(followers, 1) / (cpu_budget * PART) : 0;
   }
   function period() {
     const end = until ?? now();
@@ -296,7 +303,6 @@ const groupPage = (() => {
     name = group;
     until = null;
     requests = new AbortController();
-    recent = [];
     say('');
     for (const id of ['facts', 'note']) $(id).textContent = '';
     for (const id of ['tiles', 'wss', 'idle', 'notices', 'heatmap-warnings']) $(id).replaceChildren();
@@ -304,24 +310,15 @@ const groupPage = (() => {
     $('heatmap').hidden = $('regions').hidden = true;
     show();
     period();
-    stop = daemon.follow(`${path()}/events`, {
-      event: event => {
-        if (event.event === 'snapshot') snapshot(event);
-        else if (event.event === 'missed' || event.event === 'targets') stale = true;
-      },
-      // What came meanwhile is in the history.
-      begins: () => load(),
-      ends: error => say(error.status ? error.message : 'the daemon does not answer; what is shown is from before'),
-    });
+    load();
     details();
     timer = setInterval(tick, 1000);
   }
   function close() {
-    stop?.();
     loading?.abort();
     requests.abort();
     clearInterval(timer);
-    [stop, name] = [null, null];
+    name = null;
   }
   function choose(by) {
     const nth = SPANS.findIndex(([seconds]) => seconds === span) + by;

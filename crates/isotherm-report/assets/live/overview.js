@@ -121,7 +121,7 @@ const overview = (() => {
   }
   function show() {
     if (!newest) return;
-    const { cpu, cpu_budget, resident_bytes, history_bytes, problems, groups } = newest;
+    const { cpu, cpu_budget, serving_cpu, resident_bytes, history_bytes, problems, groups } = newest;
     $('where').textContent = newest.host ? `on ${newest.host}` : '';
     $('problems').replaceChildren(...problems.map(problem => {
       const item = document.createElement('li');
@@ -131,7 +131,8 @@ const overview = (() => {
     const watched = groups.filter(group => group.state === 'watching').length;
     tiles($('daemon'), [
       ['budget', cpu === null ? UNKNOWN_FIGURE : { text: `${percent(cpu)} of ${percent(cpu_budget)}` },
-        'CPU time of the daemon over the last seconds, and the share of one CPU that it may take'],
+        'CPU time of the daemon over the last seconds, and the share of one CPU that it may take; requests and live '
+        + `pages took ${percent(serving_cpu)} over the last minute`],
       ['memory of isotherm', resident_bytes === null ? UNKNOWN_FIGURE : { text: size(resident_bytes) }],
       ['history', history_bytes === null ? { text: 'none', title: 'history.directory is null in the configuration' }
         : history_bytes ? { text: size(history_bytes) } : { text: '?', title: 'counted once a minute' }],

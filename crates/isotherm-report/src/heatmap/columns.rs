@@ -21,7 +21,7 @@ impl Columns {
     }
 
     /// The columns that overlap a span of time, each with the seconds of the overlap.
-    pub(super) fn overlaps(&self, from: Duration, to: Duration) -> Vec<(usize, f64)> {
+    pub(crate) fn overlaps(&self, from: Duration, to: Duration) -> Vec<(usize, f64)> {
         let width = (self.end - self.start).as_secs_f64() / self.count as f64;
         if width <= 0.0 {
             return vec![(0, 1.0)];

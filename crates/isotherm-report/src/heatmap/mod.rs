@@ -2,6 +2,7 @@
 
 mod cell;
 mod columns;
+mod following;
 mod grid;
 mod json;
 mod plan;
@@ -210,7 +211,10 @@ impl Heatmap {
         let of_interval = |survey: &SurveySnapshot| (survey.time.saturating_sub(survey.interval), survey.time);
         let merged = next.filter(|next| next.detail == SurveyDetail::Merged || self.measure != Measure::Rate);
         let last = merged.map(|record| (record.survey.clone(), of_interval(&record.survey))).or_else(|| {
-            let last = std::mem::replace(&mut self.placed, next.map(|next| next.survey.clone()))?;
+            let last = match next {
+                Some(next) => self.placed.replace(next.survey.clone()),
+                None => self.placed.clone(),
+            }?;
             let from = last.time;
             Some((last, (from, next_time)))
         });

@@ -1,28 +1,26 @@
-//! The data of the page's script: cells as bytes, and the regions of some snapshots as variable-length numbers.
+//! The data of the page's script: cells as bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use isotherm_core::TargetId;
 use isotherm_core::survey::BLOCK_SIZE;
-use isotherm_core::{PAGE_SIZE, TargetId};
-use isotherm_record::{Mark, Needs};
-use serde::Serialize;
+use isotherm_record::Mark;
 use serde_json::{Value, json};
 
 use crate::Measure;
+use crate::Terminal;
 use crate::axis::AxisResolution;
 use crate::command::program_of;
-use crate::extent::{Extent, TargetExtent, shown_name};
+use crate::extent::{Extent, shown_name};
 use crate::heatmap::{HIGHEST_RATE, Heatmap, IN_SWAP, IS_ABSENT, Memo, NOTHING, Plan, TargetMap};
-use crate::regions::{RegionOptions, TargetRegions};
-use crate::source::{Accumulator, Seen, Takes};
-use crate::surveys::LastSurveys;
 use crate::svg::palette;
 use crate::text::cut;
 use crate::text::title::title;
-use crate::{ReportError, Terminal};
+
+use super::moments::SampledSnapshots;
 
 /// How much of a recording a page has.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +40,6 @@ impl Limits {
     pub(crate) const LIVE: Self = Self { targets: 40, cells: 200_000, regions: 20_000 };
 }
 
-/// The maximum number of snapshots of a target.
-const SNAPSHOTS: u64 = 1_500;
 /// The maximum number of named pieces of address space of all targets together. Smaller pieces share a name.
 const PIECES: usize = 6_000;
 /// The maximum number of marks: the first ones.
@@ -71,172 +67,13 @@ pub(crate) fn plan(extent: &Extent, surveyed: bool, limits: Limits) -> Plan {
     })
 }
 
-/// The regions of some snapshots of each target, at even distances.
-pub(crate) struct SampledSnapshots<'a> {
-    targets: HashMap<TargetId, TargetSnapshots<'a>>,
-    surveys: LastSurveys,
-    /// Whether regions have access rates. If not, they have the share that was touched in place of it.
-    sampled: bool,
-}
-
-/// The number of samples that stands for all of a region, if the share that was touched takes the place of the rate.
-const PARTS: u32 = 1000;
-
-struct TargetSnapshots<'a> {
-    target: &'a TargetExtent,
-    /// The number of snapshots to keep, and of those visited so far.
-    wanted: u64,
-    visited: u64,
-    index: Vec<Moment>,
-    bytes: Vec<u8>,
-}
-
-/// A kept snapshot.
-#[derive(Serialize)]
-struct Moment {
-    /// Time and aggregation interval in milliseconds.
-    time: f64,
-    aggregation: f64,
-    samples: u32,
-    /// Where its regions begin among the bytes.
-    offset: usize,
-    regions: usize,
-    /// The number of ranges in swap that no region covers, which follow the regions. `None` without a survey: regions
-    /// then have no bytes in swap either.
-    swapped: Option<usize>,
-    /// Absent bytes that no region covers.
-    absent: u64,
-}
-
-impl<'a> SampledSnapshots<'a> {
-    pub(crate) fn new(targets: &[&'a TargetExtent], sampled: bool, limits: Limits) -> Self {
-        let all: u64 = targets.iter().map(|target| target.regions).sum();
-        let targets = targets.iter().map(|&target| {
-            // Each target gets a share of the regions, and so of the snapshots.
-            let share = limits.regions as f64 / all.max(1) as f64;
-            let wanted = ((target.rows as f64 * share) as u64).clamp(1, SNAPSHOTS).min(target.rows);
-            (target.id, TargetSnapshots { target, wanted, visited: 0, index: vec![], bytes: vec![] })
-        });
-        Self { targets: targets.collect(), surveys: LastSurveys::default(), sampled }
-    }
-
-    /// The number of kept snapshots.
-    pub(crate) fn held(&self) -> u64 {
-        self.targets.values().map(|held| held.index.len() as u64).sum()
-    }
-
-    /// The number of all snapshots.
-    pub(crate) fn rows(&self) -> u64 {
-        self.targets.values().map(|held| held.target.rows).sum()
-    }
-}
-
-impl Accumulator for SampledSnapshots<'_> {
-    fn needs(&self) -> Needs {
-        Needs::SNAPSHOTS | Needs::SURVEYS
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::Merged
-    }
-
-    fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
-        let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
-        let row = visit.row;
-        let Some(held) = self.targets.get_mut(&row.target.id) else { return Ok(()) };
-        let nth = |i: u64| i * held.wanted / held.target.rows.max(1);
-        let take = nth(held.visited + 1) > nth(held.visited);
-        held.visited += 1;
-        if !take {
-            return Ok(());
-        }
-        let last = self.surveys.before(row);
-        let known = TargetRegions::of(visit, &RegionOptions::default(), last);
-        let samples = if self.sampled { row.samples } else { PARTS };
-        let ms = |time: std::time::Duration| time.as_nanos() as f64 / 1e6;
-        let ranges = known.outside.as_ref().map(|outside| &outside.swapped[..]);
-        held.index.push(Moment {
-            time: ms(row.time),
-            aggregation: ms(row.aggregation),
-            samples,
-            offset: held.bytes.len(),
-            regions: known.regions.len(),
-            swapped: last.map(|_| ranges.unwrap_or_default().len()),
-            absent: known.outside.as_ref().map_or(0, |outside| outside.absent_bytes),
-        });
-        let mut writer = RangeWriter { bytes: &mut held.bytes, end: 0 };
-        for region in &known.regions {
-            let (accesses, unobservable) = match (region.touched_bytes, region.present_bytes) {
-                (Some(touched), Some(present)) if !self.sampled => {
-                    (parts(touched, present), parts(region.unobservable_bytes.unwrap_or(0), present))
-                }
-                _ => {
-                    let unobservable = region.unobservable_share * f64::from(row.samples);
-                    let hertz = || (region.access_hz * 1e3).round() as u64 * 2 + 1 + u64::from(region.is_saturated());
-                    (if region.has_frequency() { hertz() } else { 0 }, unobservable.round() as u64)
-                }
-            };
-            let age = region.age_ns / row.aggregation.as_nanos().max(1) as u64;
-            writer.range(region.start, region.end, &[accesses, unobservable, age]);
-            if last.is_some() {
-                writer.numbers(&[places(region.swapped_bytes), places(region.absent_bytes)]);
-            }
-        }
-        writer.end = 0;
-        for range in ranges.unwrap_or_default() {
-            let numbers = [places(Some(range.swapped_bytes)), places(Some(range.absent_bytes))];
-            writer.range(range.start, range.end, &numbers);
-        }
-        Ok(())
-    }
-}
-
-/// Bytes as a number of pages plus one. 0 if they are not known.
-fn places(bytes: Option<u64>) -> u64 {
-    bytes.map_or(0, |bytes| bytes.div_ceil(PAGE_SIZE) + 1)
-}
-
-/// Writes ranges with numbers. Each range begins where the one before has ended, or above.
-struct RangeWriter<'a> {
-    bytes: &'a mut Vec<u8>,
-    /// The page after the last range.
-    end: u64,
-}
-
-impl RangeWriter<'_> {
-    fn range(&mut self, start: u64, end: u64, numbers: &[u64]) {
-        let (first, size) = (start / PAGE_SIZE, (end - start).div_ceil(PAGE_SIZE));
-        self.numbers(&[first.saturating_sub(self.end), size]);
-        self.numbers(numbers);
-        self.end = first + size;
-    }
-
-    fn numbers(&mut self, numbers: &[u64]) {
-        numbers.iter().for_each(|&number| write_number(self.bytes, number));
-    }
-}
-
-/// A share in [`PARTS`].
-fn parts(part: u64, of: u64) -> u64 {
-    (part as f64 / of.max(1) as f64 * f64::from(PARTS)).round() as u64
-}
-
-/// Writes seven bits per byte, the lowest first. All bytes but the last have their highest bit set.
-fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
 /// An age as a byte, on a logarithmic scale from 0 to weeks, with an error of about four per cent.
-fn age_code(age: std::time::Duration) -> u8 {
+pub(super) fn age_code(age: std::time::Duration) -> u8 {
     ((age.as_secs_f64() * 1e3 + 1.0).log2() * 8.0).round().min(255.0) as u8
 }
 
 /// A rate in Hz as a byte, on a logarithmic scale from 0 to millions, with an error of about four per cent.
-fn hz_code(hz: f32) -> u8 {
+pub(super) fn hz_code(hz: f32) -> u8 {
     ((f64::from(hz) * 1e3 + 1.0).log2() * 8.0).round().min(255.0) as u8
 }
 
@@ -254,7 +91,7 @@ pub(crate) fn data(
         .targets
         .iter()
         .map(|target| {
-            let held = moments.targets.get(&target.id);
+            let (index, regions) = moments.of(target.id);
             let touched = touched.and_then(|touched| touched.targets.iter().find(|map| map.id == target.id));
             let layers = Layers::of(target);
             let touched = target.codes().iter().enumerate().map(|(nth, &code)| match code {
@@ -280,8 +117,8 @@ pub(crate) fn data(
                 "hz": samples.then(|| BASE64.encode(layers.hz)),
                 "present": places.then(|| BASE64.encode(layers.present)),
                 "swapped": places.then(|| BASE64.encode(layers.swapped)),
-                "moments": held.map(|held| &held.index[..]).unwrap_or_default(),
-                "regions": BASE64.encode(held.map(|held| &held.bytes[..]).unwrap_or_default()),
+                "moments": index,
+                "regions": BASE64.encode(regions),
             })
         })
         .collect();
@@ -290,7 +127,7 @@ pub(crate) fn data(
         "start": heatmap.start.as_secs_f64(),
         "end": heatmap.end.as_secs_f64(),
         "measure": heatmap.measure.title(),
-        "surveyed": moments.targets.values().flat_map(|held| &held.index).any(|moment| moment.swapped.is_some()),
+        "surveyed": moments.surveyed(),
         "marks": marks.iter().take(MARKS).map(mark).collect::<Vec<_>>(),
         "targets": targets,
         "names": names.list,

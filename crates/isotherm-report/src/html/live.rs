@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::data::Limits;
 use super::maps::Maps;
 use super::{
-    HEATMAP_SCRIPT, MAP, PICTURE_STYLE, REGIONS, STYLE, filled, legend, note, policy, touched_legend, with_head,
+    HEATMAP_SCRIPT, PICTURE_STYLE, REGIONS, STYLE, filled, legend, map, note, policy, touched_legend, with_head,
 };
 use crate::colour::{self, hex, of_rate};
 use crate::escape::json_in_html;
@@ -48,7 +48,8 @@ pub fn live_page() -> Result<LivePage, ReportError> {
     with_head(&mut html, "live", &policy, &style)?;
     filled(&mut html, TEMPLATE, |name, out| match name {
         "colours" => json_in_html(out, &colours()),
-        "map" => Ok(out.write_all(MAP.as_bytes())?),
+        // The legends come with the data.
+        "map" => map(out, [""; 3]),
         "regions" => Ok(out.write_all(REGIONS.as_bytes())?),
         "script" => Ok(out.write_all(script.as_bytes())?),
         other => Ok(write!(out, "(no {other})")?),
@@ -75,6 +76,15 @@ fn colours() -> Value {
 /// # Errors
 /// If the recording cannot be read, or has nothing in the selection.
 pub fn live_heatmap(source: &dyn Source, selection: &Selection) -> Result<Value, ReportError> {
+    with_maps(source, selection, |_, data| data)
+}
+
+/// Hands the heatmaps of the live page to `then`, with what it draws of them.
+pub(super) fn with_maps<T>(
+    source: &dyn Source,
+    selection: &Selection,
+    then: impl FnOnce(Maps<'_>, Value) -> T,
+) -> Result<T, ReportError> {
     let selection = &selection.within_part(source.header());
     let mut evidence = Evidence::new(source, selection, true)?;
     let (mut extent, mut marks) = (Extent::new(selection), Marks::new(selection));
@@ -89,5 +99,5 @@ pub fn live_heatmap(source: &dyn Source, selection: &Selection) -> Result<Value,
     data["touched_legend"] = json!(maps.touched.as_ref().map(|_| touched_legend(&maps.heatmap)));
     data["note"] = json!(note(&maps.heatmap, &maps.moments));
     data["warnings"] = json!(evidence.warnings().collect::<Vec<_>>());
-    Ok(data)
+    Ok(then(maps, data))
 }

@@ -3,7 +3,8 @@
 use isotherm_record::Mark;
 use serde_json::Value;
 
-use super::data::{self, Limits, SampledSnapshots};
+use super::data::{self, Limits};
+use super::moments::SampledSnapshots;
 use crate::evidence::Evidence;
 use crate::extent::{Extent, SurveyedExtent, TargetExtent};
 use crate::heatmap::Heatmap;

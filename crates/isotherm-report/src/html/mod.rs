@@ -1,8 +1,10 @@
 //! The HTML page: all reports in one file. It needs no network, and its content security policy forbids any.
 
 mod data;
+mod later;
 mod live;
 mod maps;
+mod moments;
 mod tables;
 
 use std::io::Write;
@@ -35,12 +37,13 @@ use crate::{Measure, Options, Picture, ReportError, histogram, svg};
 use data::Limits;
 use maps::Maps;
 
+pub use later::LiveHeatmap;
 pub use live::{LivePage, live_heatmap, live_page};
 
 /// The head of all pages.
 const HEAD: &str = include_str!("../../assets/head.html");
 const TEMPLATE: &str = include_str!("../../assets/page.html");
-/// The heatmap, its lanes, and what is read off it.
+/// The heatmap with its controls, its lanes, and what is read off it.
 const MAP: &str = include_str!("../../assets/map.html");
 /// The table of regions.
 const REGIONS: &str = include_str!("../../assets/regions.html");
@@ -107,12 +110,13 @@ pub(crate) fn page(
     let picture = options.picture;
     let fill = |name: &str, out: &mut dyn Write| -> Result<(), ReportError> {
         let text = match name {
-            "data" => {
-                return json_in_html(out, &maps.data(marks));
+            "data" => return json_in_html(out, &maps.data(marks)),
+            "map" => {
+                let touched = maps.touched.as_ref().map_or_else(String::new, |_| touched_legend(heatmap));
+                return map(out, [&legend(heatmap), &touched, ALL_TIMES]);
             }
             "title" => markup(title),
             "script" => script.clone(),
-            "map" => MAP.into(),
             "regions" => REGIONS.into(),
             "facts" => items(facts.get(1..).unwrap_or_default()),
             "warnings" => items(&evidence.warnings().chain(warnings(&summary)).collect::<Vec<_>>()),
@@ -129,8 +133,6 @@ pub(crate) fn page(
             } else {
                 "Touched share over time and addresses"
             }),
-            "legend" => legend(heatmap),
-            "touched-legend" => maps.touched.as_ref().map_or_else(String::new, |_| touched_legend(heatmap)),
             "wss" => {
                 svg::draw_wss(&wss, &wss_groups, marks, picture).embedded("Working set over time, and its percentiles")
             }
@@ -152,6 +154,23 @@ pub(crate) fn page(
         Ok(out.write_all(text.as_bytes())?)
     };
     document(out, title, Some(&script), TEMPLATE, fill)
+}
+
+/// What the page says of its pictures beside the heatmap.
+const ALL_TIMES: &str = " All pictures over time show the same time, which can be chosen in each of them: drag, or \
+                         wheel with Ctrl.";
+
+/// Writes the heatmap with its controls: its legends, and more help.
+fn map(out: &mut dyn Write, [legend, touched_legend, more_help]: [&str; 3]) -> Result<(), ReportError> {
+    filled(out, MAP, |name, out| {
+        let text = match name {
+            "legend" => legend,
+            "touched-legend" => touched_legend,
+            "more-help" => more_help,
+            other => return Ok(write!(out, "(no {other})")?),
+        };
+        Ok(out.write_all(text.as_bytes())?)
+    })
 }
 
 /// What the colours of a heatmap mean.
@@ -176,7 +195,7 @@ fn schemes_section(schemes: &Schemes, marks: &[Mark], picture: Picture) -> Strin
 }
 
 /// A note about the resolution of the page, and what it leaves out.
-fn note(heatmap: &Heatmap, moments: &data::SampledSnapshots<'_>) -> String {
+fn note(heatmap: &Heatmap, moments: &moments::SampledSnapshots<'_>) -> String {
     let held = (units::count(moments.held()), units::count(moments.rows()));
     let mut note = format!("Regions are held of {} moments of {}.", held.0, held.1);
     if let Some(first) = heatmap.targets.first() {

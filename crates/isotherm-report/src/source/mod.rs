@@ -16,8 +16,8 @@ use crate::sanitise;
 pub use selection::{SelectedTarget, Selection};
 pub(crate) use visit::KnownPiece;
 pub use visit::{Piece, Share, Visit, pieces};
-pub(crate) use walk::Walks;
 pub use walk::{Accumulator, Detail, Seen, Takes, walk};
+pub(crate) use walk::{Feed, Walks};
 
 /// The events of one walk over a source.
 pub type Events<'a> = Box<dyn Iterator<Item = Result<Event, BoxError>> + 'a>;

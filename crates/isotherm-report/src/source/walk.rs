@@ -313,6 +313,33 @@ impl<'a> Walks<'a> {
     }
 }
 
+/// A walk without an end: events are handed to accumulators as they come.
+pub(crate) struct Feed {
+    header: Header,
+    selection: Selection,
+    rows: Rows,
+}
+
+impl Feed {
+    /// That of a selection of what follows a recording with this header.
+    pub(crate) fn new(header: &Header, selection: &Selection) -> Self {
+        Self { header: header.clone(), selection: selection.clone(), rows: Rows::of(Detail::Whole) }
+    }
+
+    /// Hands an event to each of `accumulators`, as [`walk`] does.
+    ///
+    /// # Errors
+    /// That of an accumulator.
+    pub(crate) fn hand(&mut self, event: Event, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
+        let Self { header, selection, rows } = self;
+        let mut hand = |item: Item| rows.hand(header, selection, &item, accumulators);
+        match event {
+            Event::Snapshot(record) => record.into_rows().map(Item::Row).try_for_each(hand),
+            event => hand(Item::Event(event)),
+        }
+    }
+}
+
 /// The rows of a walk so far.
 struct Rows {
     /// What they have.

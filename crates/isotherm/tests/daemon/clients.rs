@@ -1,6 +1,6 @@
 //! Clients that mean no good: each is bounded, and others are served all the same.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use super::Running;
@@ -72,5 +72,53 @@ fn clients_that_never_read_send_garbage_or_a_gigabyte_harm_nobody() {
     let grown = resident(&running).saturating_sub(before);
     assert!(seen > 3 && grown < 64 << 20, "{grown} bytes more");
     drop(silent);
+    running.end();
+}
+
+/// A connection on which a stream of the group was asked for, and the head of the answer.
+fn follow(running: &Running, path: &str) -> (BufReader<UnixStream>, String) {
+    let mut stream = BufReader::new(UnixStream::connect(running.place.path("api.sock")).unwrap());
+    write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(stream.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    (stream, head.to_ascii_lowercase())
+}
+
+#[test]
+fn streams_leave_room_for_requests_and_more_than_there_may_be_are_refused() {
+    const MOST: usize = 128;
+    let running = Running::new("");
+    let paths = ["/v1/groups/a/events", "/v1/groups/a/recording", "/v1/overview/events"];
+    let mut open: Vec<_> = paths.iter().cycle().take(MOST).map(|path| follow(&running, path)).collect();
+    for (_, head) in &open {
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+    }
+    for path in paths {
+        let (mut stream, head) = follow(&running, path);
+        assert!(head.starts_with("http/1.1 503") && head.contains("\r\nretry-after: 5\r\n"), "{head}");
+        assert!(head.contains("content-type: application/problem+json"), "{head}");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&problem["status"], &problem["title"]), (&503.into(), &"Service Unavailable".into()));
+        assert!(problem["detail"].as_str().unwrap().contains("128 streams are open"), "{problem}");
+    }
+    // Those that are open go on, and requests are answered.
+    let mut event = String::new();
+    while !event.starts_with("data: ") {
+        event.clear();
+        open[0].0.read_line(&mut event).unwrap();
+    }
+    assert!(running.said(&["status"]).starts_with("a  watching"));
+    eventually("metrics tell how many there are", || running.said(&["metrics"]).contains("isotherm_streams{} 128"));
+    let refused = running.ctl(&["stream", "a", "--count", "1"]);
+    assert!(refused.status == 1 && refused.err.contains("128 streams are open"), "{refused:?}");
+    // One that ends makes room.
+    open.pop();
+    eventually("there is room again", || running.ctl(&["stream", "a", "--count", "1"]).status == 0);
+    drop(open);
     running.end();
 }
