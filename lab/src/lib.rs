@@ -8,6 +8,7 @@
 
 pub mod idle;
 pub mod migration;
+pub mod podman;
 mod switches;
 mod zram;
 

@@ -7,49 +7,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use isotherm_lab::{EMULATED, Running, eventually, isotherm, result_file, run, succeed, watched};
+use isotherm_lab::podman::{made_root, must, podman, prepare};
+use isotherm_lab::{EMULATED, Running, eventually, isotherm, result_file, succeed, watched};
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const POD: &str = "6f1d9e4a-1c2b-4d3e-8f9a-0b1c2d3e4f50";
 
 /// The processes of a container: one, and its child.
 const SCRIPT: &str = "sleep 1000 & wait";
-
-/// Makes the root directory of a container, with a shell.
-fn made_root(directory: &str) {
-    for name in ["bin", "proc", "dev"] {
-        fs::create_dir_all(format!("{directory}/{name}")).unwrap();
-    }
-    fs::copy("/bin/busybox", format!("{directory}/bin/busybox")).unwrap();
-    for name in ["sh", "sleep"] {
-        std::os::unix::fs::symlink("busybox", format!("{directory}/bin/{name}")).unwrap();
-    }
-}
-
-/// Runs a command that must succeed. Returns what it printed.
-fn must(command: &mut Command) -> String {
-    let ran = run(command);
-    assert_eq!(ran.status, 0, "{command:?}: {ran:?}");
-    ran.out.trim().to_owned()
-}
-
-/// Runs podman, which must succeed. Returns what it printed.
-fn podman(arguments: &[&str]) -> String {
-    let options = ["--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none"];
-    must(Command::new("podman").args(options).args(["--runtime", "crun"]).args(arguments).stdin(Stdio::null()))
-}
-
-/// Makes an image for podman, and settings for a machine without a network whose root is an initramfs. pivot_root(2)
-/// does not work there.
-fn made_image() {
-    fs::create_dir_all("/etc/containers").unwrap();
-    fs::create_dir_all("/var/tmp").unwrap();
-    fs::write("/etc/containers/policy.json", r#"{"default": [{"type": "insecureAcceptAnything"}]}"#).unwrap();
-    fs::write("/etc/containers/containers.conf", "[engine]\nno_pivot_root = true\n").unwrap();
-    made_root("/tmp/image");
-    must(Command::new("tar").args(["-c", "-f", "/tmp/image.tar", "-C", "/tmp/image", "."]));
-    podman(&["import", "--quiet", "/tmp/image.tar", "shell"]);
-}
 
 /// A process and its child.
 fn with_its_child(pid: u32) -> BTreeSet<u32> {
@@ -81,7 +46,7 @@ fn assert_recorded(name: &str, start: impl FnOnce() -> u32) {
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn a_container_of_podman_is_found_by_its_name_and_id() {
-    made_image();
+    prepare();
     let options = ["--detach", "--name", "web", "--pull", "never", "--network", "host", "--log-driver", "none"];
     let unconfined = ["--security-opt", "seccomp=unconfined"];
     let command = ["shell", "/bin/sh", "-c", SCRIPT];
