@@ -249,7 +249,7 @@ fn a_cgroup_that_vanishes_and_comes_back_is_reclaimed_again() {
         workload.end();
     }
     let said = acting.end();
-    assert!(said.contains("the target has ended") && !said.contains("warning"), "{said}");
+    assert!(said.contains("idle (reclaim)") && !said.contains("warning"), "{said}");
 }
 
 #[test]
