@@ -89,7 +89,7 @@ impl Snapshot {
 
     /// The bytes of all targets that may have been accessed within `window`: present memory that surveys have not found
     /// idle for so long. Without surveys, the working set.
-    pub fn in_use_within(&self, window: Duration) -> u64 {
+    pub(crate) fn in_use_within(&self, window: Duration) -> u64 {
         if self.histories.is_empty() {
             return self.working_set();
         }

@@ -17,7 +17,7 @@ use super::history::ActionHistory;
 use super::limits::{Limiter, Limits, TakenOut};
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
-use super::returned::{Returned, WithReturns};
+use super::returned::{CameBack, WithReturns};
 use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
@@ -87,7 +87,7 @@ struct ActiveScheme {
     applied_at: Option<Duration>,
     victims: Victims,
     /// What has come back recently of the memory that it freed.
-    returned: Returned,
+    returned: CameBack,
     /// When memory was found where the scheme would move it to.
     in_place: ActionHistory,
     /// When memory was checked once more: hot memory that was not accessed again, and cold memory that was.
@@ -122,7 +122,7 @@ impl ActiveScheme {
             cursor: None,
             applied_at: None,
             victims: Victims::default(),
-            returned: Returned::default(),
+            returned: CameBack::default(),
             in_place: ActionHistory::default(),
             not_again: ActionHistory::default(),
             rejections: Rejections::default(),
@@ -389,7 +389,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         let mut demand = Waiting::default();
         makes_room_for.iter().for_each(|&other| demand.join(std::mem::take(&mut before[other].waiting)));
         *applied_at = Some(snapshot.time);
-        let mut gauges = WithReturns { gauges: &mut self.gauges, bytes: returned.recently(snapshot.time) };
+        let mut gauges = WithReturns { gauges: &mut self.gauges, returned };
         budget.begin(&scheme.quota, snapshot.time, &mut gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
         let mut share = self.limiter.share(scheme.action, others);

@@ -64,6 +64,7 @@ pub use limits::{Limits, TakenOut};
 pub use quota::{Goal, GoalError, Quota, QuotaError, SharedQuotaError, Weights};
 pub use refusal::{Refusal, RefusalReason};
 pub use report::{ActedRegion, Application, RefusalCount, Report, ReportedAction, Returns, Statistics, Wake};
+pub use returned::CameBack;
 pub use watermarks::{Watermarks, WatermarksError};
 
 /// Which memory is acted on, by which action, and within which limits.

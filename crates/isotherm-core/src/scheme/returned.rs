@@ -1,4 +1,4 @@
-//! What came back recently of the memory that a scheme has freed.
+//! Memory that came back recently after it was freed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,28 +12,42 @@ const RECENT: Duration = Duration::from_secs(60);
 
 /// The bytes that came back, with the time at which that was found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Returned(VecDeque<(Duration, u64)>);
+pub struct CameBack(VecDeque<(Duration, u64)>);
 
-impl Returned {
-    /// Takes in that so many bytes were found in memory again at the time `now`.
-    pub(crate) fn take(&mut self, now: Duration, bytes: u64) {
+impl CameBack {
+    /// Takes in that so many bytes were found in memory again at the time `now`, since the start of the run.
+    pub fn take(&mut self, now: Duration, bytes: u64) {
         self.0.extend((bytes > 0).then_some((now, bytes)));
+        self.forget(now);
+    }
+
+    /// What came back within a minute before a snapshot, as a share of its [working set](WORKING_SET). `None` if there
+    /// is none.
+    pub fn share_of_working_set(&mut self, snapshot: &Snapshot) -> Option<f64> {
+        let bytes = self.recently(snapshot.time);
+        let working_set = snapshot.in_use_within(WORKING_SET);
+        (working_set > 0).then(|| bytes as f64 / working_set as f64)
     }
 
     /// The bytes that came back within a minute before `now`.
-    pub(crate) fn recently(&mut self, now: Duration) -> u64 {
+    fn recently(&mut self, now: Duration) -> u64 {
+        self.forget(now);
+        self.0.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Forgets what counts no longer.
+    fn forget(&mut self, now: Duration) {
         while self.0.front().is_some_and(|(at, _)| now.saturating_sub(*at) >= RECENT) {
             self.0.pop_front();
         }
-        self.0.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
 /// Gauges with the figure that the schemes know themselves: [`Metric::Returns`].
 pub(crate) struct WithReturns<'a, G> {
     pub gauges: &'a mut G,
-    /// The bytes that came back recently.
-    pub bytes: u64,
+    /// What came back of the memory that the scheme has freed.
+    pub returned: &'a mut CameBack,
 }
 
 impl<G: Gauges> Gauges for WithReturns<'_, G> {
@@ -45,8 +59,7 @@ impl<G: Gauges> Gauges for WithReturns<'_, G> {
         if *metric != Metric::Returns {
             return self.gauges.read(metric, snapshot);
         }
-        let working_set = snapshot.in_use_within(WORKING_SET);
-        (working_set > 0).then(|| self.bytes as f64 / working_set as f64)
+        self.returned.share_of_working_set(snapshot)
     }
 
     fn size(&mut self, metric: &Metric) -> Option<u64> {
@@ -69,7 +82,9 @@ mod tests {
         let id = TargetId::process(1, Duration::ZERO);
         let target = TargetSnapshot { id, regions: vec![region], mappings: [Mapping::anonymous(range)].into() };
         let snapshot = Snapshot { targets: vec![target], ..Snapshot::default() };
-        let mut gauges = WithReturns { gauges: &mut NoGauges, bytes: PAGE_SIZE };
+        let mut returned = CameBack::default();
+        returned.take(snapshot.time, PAGE_SIZE);
+        let mut gauges = WithReturns { gauges: &mut NoGauges, returned: &mut returned };
         assert_eq!(gauges.read(&Metric::Returns, &snapshot), Some(0.002));
         assert_eq!(gauges.read(&Metric::Returns, &Snapshot::default()), None);
         assert_eq!(gauges.read(&Metric::Refaults, &snapshot), None);
@@ -78,7 +93,7 @@ mod tests {
     #[test]
     fn what_came_back_counts_for_a_minute() {
         let second = Duration::from_secs;
-        let mut returned = Returned::default();
+        let mut returned = CameBack::default();
         returned.take(second(1), 10);
         returned.take(second(2), 0);
         returned.take(second(31), 5);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
 
@@ -25,10 +25,7 @@ pub trait CgroupFiles: fmt::Debug + Send {
 
 /// The directory of a cgroup. It is held open, so that a cgroup that is made later at the same path is another one.
 #[derive(Debug)]
-pub struct CgroupDirectory {
-    directory: OwnedFd,
-    path: PathBuf,
-}
+pub struct CgroupDirectory(OwnedFd);
 
 impl CgroupDirectory {
     /// Opens the directory.
@@ -38,21 +35,7 @@ impl CgroupDirectory {
     #[allow(clippy::disallowed_methods, reason = "opens a directory below /sys/fs/cgroup")]
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { directory, path: path.into() })
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The number by which the kernel tells it from other cgroups.
-    ///
-    /// # Errors
-    /// Those of fstat(2).
-    pub fn inode(&self) -> io::Result<u64> {
-        Ok(rustix::fs::fstat(&self.directory)?.st_ino)
+        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
     /// Whether it has a file of this name that can be opened for writing. Nothing is written.
@@ -65,7 +48,7 @@ impl CgroupDirectory {
 
     #[allow(clippy::disallowed_methods, reason = "opens a file below /sys/fs/cgroup, and creates none")]
     fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        Ok(openat(&self.directory, name, flags | OFlags::CLOEXEC, Mode::empty())?.into())
+        Ok(openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 }
 

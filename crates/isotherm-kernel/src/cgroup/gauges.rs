@@ -1,15 +1,12 @@
 //! The figures of cgroups that goals of schemes depend on: pressure, and memory that came back.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::Snapshot;
-use isotherm_core::scheme::{CgroupPressure, PressureWindow, WORKING_SET, Waiting};
+use isotherm_core::scheme::{CameBack, CgroupPressure, PressureWindow, Waiting};
+use procfs::MemoryPressure;
 
-use super::{CgroupMemory, CgroupStall, NoMemoryCgroup, SelectedCgroups};
-
-/// Refaults of so long a time count.
-const RECENT: Duration = Duration::from_secs(60);
+use super::{CgroupMemory, NoMemoryCgroup, SelectedCgroups};
 
 /// Reads the figures of the cgroups of targets.
 #[derive(Debug)]
@@ -17,14 +14,14 @@ pub struct CgroupGauges {
     cgroups: SelectedCgroups,
     /// The bytes that had come back by the last reading of each cgroup.
     before: BTreeMap<String, u64>,
-    /// The bytes that came back between two readings, with the time of the second.
-    refaults: VecDeque<(Instant, u64)>,
+    /// The bytes that came back between two readings.
+    refaults: CameBack,
 }
 
 impl CgroupGauges {
     /// The figures of these cgroups.
     pub fn new(cgroups: SelectedCgroups) -> Self {
-        Self { cgroups, before: BTreeMap::new(), refaults: VecDeque::new() }
+        Self { cgroups, before: BTreeMap::new(), refaults: CameBack::default() }
     }
 
     /// Checks that there are such figures here.
@@ -38,54 +35,47 @@ impl CgroupGauges {
     /// The share of time for which tasks have waited for memory: of the cgroups of the targets, the largest. `None` if
     /// none can be read.
     pub fn pressure(&self, of: &CgroupPressure, snapshot: &Snapshot) -> Option<f64> {
-        let share = |stall: CgroupStall| {
+        let share = |pressure: MemoryPressure| {
             let line = match of.waiting {
-                Waiting::Some => stall.some,
-                Waiting::Full => stall.full,
+                Waiting::Some => pressure.some,
+                Waiting::Full => pressure.full,
             };
-            match of.window {
-                PressureWindow::TenSeconds => line.ten_seconds,
-                PressureWindow::Minute => line.minute,
-            }
+            let percent = match of.window {
+                PressureWindow::TenSeconds => line.avg10,
+                PressureWindow::Minute => line.avg60,
+            };
+            // The kernel tells two digits after the point.
+            (f64::from(percent) * 100.0).round() / 1e4
         };
         let all = match &of.cgroup {
             Some(path) => self.cgroups.at(path).ok().into_iter().collect(),
             None => self.all(snapshot),
         };
-        all.iter().filter_map(|cgroup| cgroup.stall().ok()).map(share).reduce(f64::max)
+        all.iter().filter_map(|cgroup| cgroup.pressure().ok()).map(share).reduce(f64::max)
     }
 
     /// The bytes that came back within the last minute after the kernel had reclaimed them, as a share of the working
     /// set. `None` if there is none.
     pub fn refaults(&mut self, snapshot: &Snapshot) -> Option<f64> {
-        self.take(Instant::now(), &self.all(snapshot));
-        let bytes: u64 = self.refaults.iter().map(|(_, bytes)| bytes).sum();
-        let working_set = snapshot.in_use_within(WORKING_SET);
-        (working_set > 0).then(|| bytes as f64 / working_set as f64)
-    }
-
-    /// Takes in what has come back since the last reading. What came back before the first reading of a cgroup does not
-    /// count.
-    fn take(&mut self, now: Instant, cgroups: &[CgroupMemory]) {
+        // What came back before the first reading of a cgroup does not count.
         let mut after = BTreeMap::new();
         let mut more = 0;
-        for cgroup in cgroups {
+        for cgroup in self.all(snapshot) {
             let Ok(counters) = cgroup.counters() else { continue };
             let before = self.before.get(cgroup.path()).copied().unwrap_or(counters.refaulted);
             more += counters.refaulted.saturating_sub(before);
             after.insert(cgroup.path().to_owned(), counters.refaulted);
         }
         self.before = after;
-        self.refaults.extend((more > 0).then_some((now, more)));
-        while self.refaults.front().is_some_and(|(at, _)| now.duration_since(*at) >= RECENT) {
-            self.refaults.pop_front();
-        }
+        self.refaults.take(snapshot.time, more);
+        self.refaults.share_of_working_set(snapshot)
     }
 
     /// The cgroups of the targets, each once.
     fn all(&self, snapshot: &Snapshot) -> Vec<CgroupMemory> {
         let pids = snapshot.targets.iter().filter_map(|target| target.id.pid());
-        let mut all: Vec<CgroupMemory> = pids.filter_map(|pid| self.cgroups.of(pid).ok()).collect();
+        let paths: BTreeSet<String> = pids.filter_map(|pid| self.cgroups.path_of(pid).ok()).collect();
+        let mut all: Vec<CgroupMemory> = paths.iter().filter_map(|path| self.cgroups.of_path(path).ok()).collect();
         all.sort_by(|a, b| a.path().cmp(b.path()));
         all.dedup_by(|a, b| a.path() == b.path());
         all
@@ -95,6 +85,8 @@ impl CgroupGauges {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
+    use std::time::Duration;
+
     use isotherm_core::{AddrRange, Figures, Mapping};
     use isotherm_core::{PAGE_SIZE, RegionSnapshot, TargetId, TargetSnapshot};
 
@@ -151,7 +143,7 @@ mod tests {
         assert_eq!(gauges.refaults(&snapshot()), Some(0.01));
         assert_eq!(gauges.refaults(&snapshot()), Some(0.01), "each page counts once");
         assert_eq!(gauges.refaults(&Snapshot::default()), None);
-        gauges.take(Instant::now() + RECENT, &[]);
-        assert!(gauges.refaults.is_empty());
+        let later = Snapshot { time: Duration::from_secs(60), ..snapshot() };
+        assert_eq!(gauges.refaults(&later), Some(0.0), "that was a minute ago");
     }
 }

@@ -2,9 +2,9 @@
 //! requests to reclaim (Linux `Documentation/admin-guide/cgroup-v2.rst`, "Memory", and `accounting/psi.rst`).
 
 use std::io;
-use std::time::Duration;
 
 use isotherm_core::PAGE_SIZE;
+use procfs::{FromRead, MemoryPressure, ProcResult};
 use rustix::io::Errno;
 
 use super::files::{CgroupDirectory, CgroupFiles};
@@ -32,26 +32,6 @@ pub struct CgroupCounters {
     pub anonymous: u64,
     /// Bytes of the page cache, mapped or not (`file`).
     pub file: u64,
-}
-
-/// How long tasks of a cgroup have waited for memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CgroupStall {
-    /// Some task has waited.
-    pub some: Stall,
-    /// All tasks have waited at once.
-    pub full: Stall,
-}
-
-/// A line of `memory.pressure`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stall {
-    /// The share of the last 10 s, 0 to 1.
-    pub ten_seconds: f64,
-    /// The share of the last 60 s, 0 to 1.
-    pub minute: f64,
-    /// The time since the cgroup was made.
-    pub total: Duration,
 }
 
 /// What became of a request to reclaim.
@@ -148,19 +128,8 @@ impl<F: CgroupFiles> CgroupMemory<F> {
     ///
     /// # Errors
     /// If `memory.pressure` cannot be read: the kernel has no pressure stall information, or the cgroup's is off.
-    pub fn stall(&self) -> io::Result<CgroupStall> {
-        let text = self.files.read("memory.pressure")?;
-        let line = |kind: &str| -> Option<Stall> {
-            let fields = text.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))?;
-            let field = |name: &str| {
-                fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<f64>().ok())
-            };
-            let total = fields.split(' ').find_map(|field| field.strip_prefix("total=")?.trim().parse().ok())?;
-            let share = |name: &str| field(name).map(|percent| percent / 100.0);
-            Some(Stall { ten_seconds: share("avg10")?, minute: share("avg60")?, total: Duration::from_micros(total) })
-        };
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "memory.pressure is not what the kernel writes");
-        Ok(CgroupStall { some: line("some").ok_or_else(wrong)?, full: line("full").ok_or_else(wrong)? })
+    pub fn pressure(&self) -> ProcResult<MemoryPressure> {
+        MemoryPressure::from_read(self.files.read("memory.pressure")?.as_bytes())
     }
 
     /// Whether its tasks are frozen. They cannot show that they miss what is reclaimed.
@@ -297,7 +266,7 @@ mod tests {
         let hierarchy = Hierarchy::find(root.path()).unwrap();
         file("memory.current", "4096\n");
         let cgroup = CgroupMemory::open(&hierarchy, "/a").unwrap();
-        assert!(!cgroup.is_frozen() && cgroup.stall().is_err() && cgroup.counters().is_err() && !cgroup.is_gone());
+        assert!(!cgroup.is_frozen() && cgroup.pressure().is_err() && cgroup.counters().is_err() && !cgroup.is_gone());
         file("memory.stat", "anon 10\nfile 20\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgsteal 5\n");
         let pages = |pages| pages * PAGE_SIZE;
         let counters = CgroupCounters { refaulted: pages(7), reclaimed: pages(5), anonymous: 10, file: 20 };
@@ -306,12 +275,11 @@ mod tests {
             "memory.pressure",
             "some avg10=1.50 avg60=0.50 avg300=0.00 total=2500000\nfull avg10=0.25 avg60=0.00 avg300=0.00 total=7\n",
         );
-        let stall = cgroup.stall().unwrap();
-        let total = Duration::from_micros(2_500_000);
-        assert_eq!(stall.some, Stall { ten_seconds: 0.015, minute: 0.005, total });
-        assert_eq!((stall.full.ten_seconds, stall.full.total), (0.0025, Duration::from_micros(7)));
+        let MemoryPressure { some, full } = cgroup.pressure().unwrap();
+        assert_eq!((some.avg10, some.avg60, some.total), (1.5, 0.5, 2_500_000));
+        assert_eq!((full.avg10, full.total), (0.25, 7));
         file("memory.pressure", "some\n");
-        assert!(cgroup.stall().is_err());
+        assert!(cgroup.pressure().is_err());
         file("cgroup.events", "populated 1\nfrozen 1\n");
         assert!(cgroup.is_frozen());
     }

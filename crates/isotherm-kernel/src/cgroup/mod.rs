@@ -24,7 +24,7 @@ pub use gauges::CgroupGauges;
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
 pub use limits::{MemoryLimits, memory_limits};
 pub use members::processes_in;
-pub use memory::{CgroupCounters, CgroupMemory, CgroupStall, Reclaimed, Stall};
+pub use memory::{CgroupCounters, CgroupMemory, Reclaimed};
 pub use refused::NoMemoryCgroup;
 pub use selected::SelectedCgroups;
 pub use tree::CgroupPaths;

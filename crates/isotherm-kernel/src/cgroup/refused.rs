@@ -55,7 +55,7 @@ pub enum NoMemoryCgroup {
          out cgroups, units or containers instead)"
     )]
     LeavesOut(&'static str),
-    /// The cgroup of a process is none of the selected ones.
+    /// The cgroup of a process is not among the selected ones.
     #[error("the cgroup {path} is not among the selected ones")]
     OtherCgroup {
         /// The path of the cgroup.

@@ -36,9 +36,21 @@ impl SelectedCgroups {
     /// # Errors
     /// If it is none of those that the selection names, is not there any more, or does not account memory.
     pub fn of(&self, pid: u32) -> Result<CgroupMemory, NoMemoryCgroup> {
-        let path = of_process(&self.root, pid).ok_or_else(|| NoMemoryCgroup::Gone { path: format!("of {pid}") })?;
-        let named = self.named(&path).ok_or_else(|| NoMemoryCgroup::OtherCgroup { path: path.clone() })?;
-        let found = CgroupMemory::open(self.hierarchy()?, &path)?;
+        self.of_path(&self.path_of(pid)?)
+    }
+
+    /// The path of the cgroup of process `pid` now.
+    ///
+    /// # Errors
+    /// If it is not there any more.
+    pub(super) fn path_of(&self, pid: u32) -> Result<String, NoMemoryCgroup> {
+        of_process(&self.root, pid).ok_or_else(|| NoMemoryCgroup::Gone { path: format!("of {pid}") })
+    }
+
+    /// The cgroup that accounts the memory of the one at `path`, as [`of`](Self::of) has it.
+    pub(super) fn of_path(&self, path: &str) -> Result<CgroupMemory, NoMemoryCgroup> {
+        let named = self.named(path).ok_or_else(|| NoMemoryCgroup::OtherCgroup { path: path.into() })?;
+        let found = CgroupMemory::open(self.hierarchy()?, path)?;
         // One above it has other processes, too.
         if is_below(found.path(), &named) { Ok(found) } else { Err(NoMemoryCgroup::NoController { path: named }) }
     }

@@ -8,13 +8,15 @@
 //! | containerd, CRI-O | `cri-containerd-ID.scope`, `crio-ID.scope`, `ID` | those of Kubernetes or nerdctl |
 //! | containerd (ctr) | `NAMESPACE/NAME` | `/run/containerd/io.containerd.runtime.v2.task/NAMESPACE/NAME` |
 //! | nerdctl | `nerdctl-ID.scope` | `/var/lib/nerdctl/HASH/names/NAMESPACE/NAME` |
-//! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`, or the
-//! annotations of the container in the state directory of containerd or CRI-O |
+//! | Kubernetes | `kubepods-…-podUID.slice`, `podUID` | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` |
 //! | LXC, LXD, Incus, Proxmox | `lxc.payload.NAME`, `lxc/NAME`, `lxd.qemu.NAME` | the cgroup's |
 //! | systemd-nspawn | `machine-NAME.scope`, `systemd-nspawn@NAME.service` | the cgroup's |
 //! | libvirt | `machine-DRIVER\x2dNUMBER\x2dNAME.scope` | the cgroup's |
 //! | runc, crun | `runc-NAME.scope`, `crun-NAME.scope` | the cgroup's |
 //! | ECS | `ecs/TASK-NUMBER`, `ecs/TASK/ID` | none |
+//!
+//! Without a log, the names in Kubernetes are those in the annotations of the container, which containerd and CRI-O
+//! keep in their state directories.
 //!
 //! An ID has 64 hexadecimal digits, one of ECS 32 and a number. A client of containerd may choose another one, which is
 //! a name here.
