@@ -95,7 +95,7 @@ fn a_machine_that_hangs_is_ended() {
 fn a_kernel_that_does_not_boot_is_reported() {
     let mut boot = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("boot"));
     let results = tempfile::tempdir().unwrap();
-    let ran = run(boot.args(["--results", results.path().to_str().unwrap(), "/bin/true", "true"]));
+    let ran = run(boot.args(["--debug", "--results", results.path().to_str().unwrap(), "/bin/true", "true"]));
     assert_eq!(ran.status, 125, "{ran:?}");
     assert!(ran.err.contains("QEMU ended"), "{ran:?}");
     let mut boot = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("boot"));
