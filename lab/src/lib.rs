@@ -146,6 +146,11 @@ impl Running {
         }
     }
 
+    /// Sends it SIGINT.
+    pub fn interrupt(&self) {
+        assert_eq!(run(Command::new("kill").args(["-INT", &self.pid().to_string()])).status, 0);
+    }
+
     /// Waits for its end. Returns its exit status, or -1 if a signal ended it.
     pub fn wait(&mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)

@@ -88,7 +88,7 @@ fn proactive_reclamation_swaps_out_cold_memory_and_keeps_hot_memory() {
     for area in ["cold below", "cold above"] {
         eventually("cold memory is swapped out", || resident(pid, workload.area(area)) < 0.1);
     }
-    shell(&format!("kill -INT {}", run.pid()));
+    run.interrupt();
     assert_eq!(run.wait(), 0);
     // Hot pages that the busy machine did not touch in time come back.
     eventually("hot memory is resident again", || resident(pid, workload.area("hot")) > 0.9);

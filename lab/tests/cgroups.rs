@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use isotherm_lab::idle::V2;
-use isotherm_lab::{EMULATED, Running, eventually, isotherm, result_file, run, succeed, watched};
+use isotherm_lab::{EMULATED, Running, eventually, isotherm, result_file, succeed, watched};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ fn processes_join_and_leave_with_a_cgroup_that_vanishes_and_comes_back() {
         let stays = Inhabitant::new(cgroups[0]);
         eventually_watches(&recorder, &[&stays]);
         assert!(last <= first + 1, "{first} files were open, and then {last}");
-        assert_eq!(run(Command::new("kill").args(["-INT", &recorder.pid().to_string()])).status, 0);
+        recorder.interrupt();
         let said = || fs::read_to_string(&err).unwrap();
         assert_eq!(recorder.wait(), 0, "{}", said());
         assert!(!said().contains("error") && !said().contains("not watched"), "{}", said());
@@ -120,7 +120,7 @@ fn schemes_act_on_the_processes_of_a_cgroup_that_came_back() {
     let mut runs = Running::start(command.args(EMULATED).args(["--duration", "5m"]));
     let (first, last, _) = come_and_go(&runs, &["/acted"], 2);
     assert!(last <= first + 1, "{first} files were open, and then {last}");
-    assert_eq!(run(Command::new("kill").args(["-INT", &runs.pid().to_string()])).status, 0);
+    runs.interrupt();
     assert_eq!(runs.wait(), 0);
 }
 

@@ -37,7 +37,7 @@ fn assert_recorded(name: &str, start: impl FnOnce() -> u32) {
     let wanted = with_its_child(start());
     eventually(&format!("{name}: {wanted:?} are watched"), || watched(recorder.pid()) == wanted);
     eventually("there is a snapshot", || fs::metadata(&recording).is_ok_and(|file| file.len() > 10_000));
-    must(Command::new("kill").args(["-INT", &recorder.pid().to_string()]));
+    recorder.interrupt();
     assert_eq!(recorder.wait(), 0, "{name}");
     let regions = succeed(&["report", "regions", file]);
     assert!(regions.contains("(inside: 1)"), "{name}: the first process of its PID namespace: {regions}");

@@ -9,7 +9,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::survey::{PageSums, Unseen};
 use isotherm_kernel::memory_use;
 use isotherm_lab::idle::{bytes, idle};
-use isotherm_lab::{EMULATED, Running, Workload, Zram, eventually, isotherm, report, result_file, run, succeed};
+use isotherm_lab::{EMULATED, Running, Workload, Zram, eventually, isotherm, report, result_file, succeed};
 use isotherm_record::Recording;
 use serde_json::Value;
 
@@ -137,7 +137,7 @@ fn reclaim_leaves_a_guest_alone_unless_the_scheme_allows_what_is_not_observed() 
 }
 
 fn stop(process: &mut Running) {
-    assert_eq!(run(Command::new("kill").args(["-INT", &process.pid().to_string()])).status, 0);
+    process.interrupt();
     assert_eq!(process.wait(), 0);
 }
 

@@ -197,7 +197,7 @@ fn processes_and_memory_that_go_away_are_noted() {
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn a_signal_ends_the_run_with_a_report_so_far() {
     let mut running = started(&["--interval", "1h"]);
-    assert_eq!(run(Command::new("kill").args(["-INT", &running.pid().to_string()])).status, 0);
+    running.interrupt();
     let report: Value = serde_json::from_str(&running.wait_for_line("{")).unwrap();
     assert_eq!((running.wait(), &report["cut_short"]), (0, &true.into()));
     assert!(bytes(&report, "interval_ns") < 60_000_000_000 && bytes(&report["total"], "size_bytes") > MIB, "{report}");
