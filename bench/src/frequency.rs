@@ -46,8 +46,17 @@ impl FrequencyScore {
         let (mut areas, mut truth, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for phase in &monitored.phases {
             let (from, to) = (phase.start + AFTER, (phase.start + AFTER + OVER).min(phase.end));
-            let within = |taken: &&TakenSnapshot| taken.time > from && taken.time <= to;
-            let snapshots: Vec<&TakenSnapshot> = monitored.snapshots.iter().filter(within).collect();
+            // A snapshot is of its whole aggregation, which may be longer than what is left of the phase.
+            let within = |taken: &TakenSnapshot| {
+                let begun = taken.time.saturating_sub(taken.aggregation);
+                taken.time.min(to).saturating_sub(begun.max(from)).as_secs_f64()
+            };
+            let snapshots: Vec<(&TakenSnapshot, f64)> = monitored
+                .snapshots
+                .iter()
+                .map(|taken| (taken, within(taken)))
+                .filter(|(_, time)| *time > 0.0)
+                .collect();
             for (range, of) in phase.frequencies() {
                 let cells: Vec<f64> = cells(range).map(|cell| mean(&snapshots, cell)).collect();
                 for (cell, &hz) in cells_of(&of, cells.len()).zip(&cells) {
@@ -93,15 +102,15 @@ fn cells_of(pages: &[f64], count: usize) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The mean of what snapshots found in a range.
-fn mean(snapshots: &[&TakenSnapshot], range: AddrRange) -> f64 {
+/// The mean of what snapshots found in a range, each with the seconds that it counts for.
+fn mean(snapshots: &[(&TakenSnapshot, f64)], range: AddrRange) -> f64 {
     let mut sum = (0.0, 0.0);
-    for taken in snapshots {
+    for (taken, time) in snapshots {
         let first = taken.regions.partition_point(|region| region.range.end() <= range.start());
         let inside =
             taken.regions[first..].iter().map_while(|region| Some((region, region.range.intersection(range)?)));
         for (region, part) in inside {
-            let weight = part.size() as f64 * taken.aggregation.as_secs_f64();
+            let weight = part.size() as f64 * time;
             sum = (sum.0 + weight * region.access_hz(taken.aggregation), sum.1 + weight);
         }
     }
