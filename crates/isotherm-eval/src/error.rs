@@ -51,6 +51,14 @@ pub enum EvalError {
         /// What differs.
         what: String,
     },
+    /// A score is wrong.
+    #[error("the score {text:?} is wrong: {what}; write an expression of {}", crate::Changes::NAMES.join(", "))]
+    Score {
+        /// The score.
+        text: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The directory has no results.
     #[error("{} has no results; `isotherm eval run` makes them", .0.display())]
     NoResults(PathBuf),

@@ -1,6 +1,6 @@
 //! An evaluation: the runs of a suite, interleaved, with a warm-up of each workload.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -89,10 +89,11 @@ pub fn evaluate(
     };
     let results = Results::begin(&evaluation.directory, evaluation.resume, session)?;
     let settings = Settings::begin(evaluation.may_change, machine.swap, machine.memory)?;
+    let (suite, isotherm) = (&evaluation.suite.directory, &evaluation.isotherm.0);
     let runner = Runner {
-        isotherm: &evaluation.isotherm.0,
+        isotherm,
         options: &evaluation.options,
-        variables: &variables(evaluation, &machine)?,
+        variables: &variables(suite, isotherm, evaluation.scale, &machine, evaluation.parsec.as_deref())?,
         sets_huge_pages: evaluation.may_change.huge_pages || machine.huge_pages == "always",
         timeout: evaluation.timeout,
         stop,
@@ -130,15 +131,21 @@ fn scheme_texts(evaluation: &Evaluation) -> Result<Vec<(Configuration, String, S
 }
 
 /// The environment variables of commands.
-fn variables(evaluation: &Evaluation, machine: &Machine) -> Result<Vec<(String, String)>, EvalError> {
+pub(crate) fn variables(
+    suite: &Path,
+    isotherm: &Path,
+    scale: u32,
+    machine: &Machine,
+    parsec: Option<&Path>,
+) -> Result<Vec<(String, String)>, EvalError> {
     let mut variables = vec![
-        ("SUITE".into(), evaluation.suite.directory.display().to_string()),
-        ("ISOTHERM".into(), evaluation.isotherm.0.display().to_string()),
-        ("SCALE".into(), evaluation.scale.to_string()),
+        ("SUITE".into(), suite.display().to_string()),
+        ("ISOTHERM".into(), isotherm.display().to_string()),
+        ("SCALE".into(), scale.to_string()),
         ("CPUS".into(), machine.cpus.to_string()),
         ("MEMORY_MIB".into(), (machine.memory >> 20).to_string()),
     ];
-    if let Some(parsec) = &evaluation.parsec {
+    if let Some(parsec) = parsec {
         let parsec = std::path::absolute(parsec).map_err(EvalError::system("no current directory"))?;
         variables.push(("PARSEC".into(), parsec.display().to_string()));
     }

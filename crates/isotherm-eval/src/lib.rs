@@ -7,6 +7,8 @@
 //! Programs are started by this crate, and isotherm by its command line, as users start it: `isotherm record` or
 //! `isotherm run` on a process that runs. So a run is measured from outside, in the same way with and without isotherm.
 //!
+//! [`tune`](fn@tune) finds the best values of a scheme's free parameters by such runs.
+//!
 //! Settings of the machine are not changed unless [`MayChange`] names them.
 
 #![forbid(unsafe_code)]
@@ -28,6 +30,7 @@ mod sampler;
 mod settings;
 mod statistics;
 mod suite;
+mod tune;
 
 pub use configuration::Configuration;
 pub use error::EvalError;
@@ -43,3 +46,4 @@ pub use run::{Isotherm, Run};
 pub use settings::MayChange;
 pub use statistics::Change;
 pub use suite::{Suite, Workload};
+pub use tune::{Changes, Objective, Search, TuneOptions, Tuned, tune};

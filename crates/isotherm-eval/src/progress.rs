@@ -16,6 +16,21 @@ pub enum Progress<'a> {
     Preparing(&'a str),
     /// A workload runs once, without being measured.
     WarmingUp(&'a str),
+    /// A recording is made for estimates.
+    Recording(&'a str),
+    /// So many values are tried on recordings.
+    Estimating(usize),
+    /// A run of a scheme that is tuned has ended.
+    Tried {
+        /// The values; empty if no scheme ran.
+        values: String,
+        /// What came of it: changes to runs without a scheme, or figures.
+        figures: String,
+        /// Its number among all, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+    },
     /// A run has ended.
     Ran {
         /// The run.
@@ -38,6 +53,12 @@ impl fmt::Display for Progress<'_> {
             }
             Self::Preparing(what) => write!(f, "{what}: preparation"),
             Self::WarmingUp(what) => write!(f, "{what}: warm-up"),
+            Self::Recording(what) => write!(f, "{what}: recording"),
+            Self::Estimating(count) => write!(f, "{count} values are tried on recordings"),
+            Self::Tried { values, figures, number, of } => {
+                let values = if values.is_empty() { "without a scheme" } else { values };
+                write!(f, "{number}/{of}  {values}: {figures}")
+            }
             Self::Ran { run, number, of, left } => {
                 write!(f, "{number}/{of}  {} {} {}: ", run.workload, run.configuration.name(), run.nth)?;
                 match &run.failed {

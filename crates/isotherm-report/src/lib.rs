@@ -3,7 +3,8 @@
 //!
 //! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`],
 //! [`summary`], [`idle_time`], [`temperature`], [`overhead`], [`schemes`], [`tune`]), and so are the difference of two
-//! recordings ([`diff`]) and the trial of two tiers of memory ([`tiering`]). Each format renders that data. A
+//! recordings ([`diff`]), the trial of two tiers of memory ([`tiering`]), and the result of tuning a scheme
+//! ([`tuning`]). Each format renders that data. A
 //! recording is read row by row and never held as a whole, so memory grows with its length by a few numbers per
 //! snapshot only. Nothing in a recording is trusted: names and commands come from the watched process, and are escaped
 //! for each format.
@@ -77,6 +78,7 @@ mod text;
 pub mod ticks;
 pub mod tiering;
 pub mod tune;
+pub mod tuning;
 mod used;
 pub mod wss;
 

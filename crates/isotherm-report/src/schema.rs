@@ -11,12 +11,14 @@ use serde_json::Value;
 use crate::diff::Diff;
 use crate::idle::IdleReport;
 use crate::tiering::TierTrial;
+use crate::tuning::Tuning;
 use crate::{Format, Kind};
 
 /// Documents that are no reports on a recording: the command that writes them, what they are, and their schema.
-const OTHERS: [(&str, &str, Made); 3] = [
+const OTHERS: [(&str, &str, Made); 4] = [
     ("diff", "The difference of two recordings.", of::<Diff>),
     ("idle", "Idle memory at the end of one interval. One line of JSON for each report.", of::<IdleReport>),
+    ("scheme-tune", "What came of tuning a scheme.", of::<Tuning>),
     (
         "tier-try",
         "The share of accesses that slow memory would serve, by the size of the fast memory.",

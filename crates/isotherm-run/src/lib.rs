@@ -86,6 +86,7 @@ pub use scheduling::Scheduling;
 pub use schemes::{FedMetrics, FedValue, SchemeLimits};
 pub use session::{Session, Summary};
 pub use shared::{SharedRun, View};
+pub use source::recorded_facts;
 pub use survey::SurveyChoice;
 
 /// Compiles the example in the README.

@@ -15,6 +15,7 @@ mod diagnostic;
 mod document;
 mod fields;
 pub mod form;
+mod free;
 mod lines;
 mod message;
 mod tree;
@@ -35,6 +36,7 @@ use isotherm_input::{Input, Problem};
 pub use describe::{describe, describe_condition};
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use document::Document;
+pub use free::{FreeSchemes, Parameter};
 
 /// The JSON Schema of the YAML form, for editors and other programs.
 pub const JSON_SCHEMA: &str = include_str!("../schema/schemes.json");

@@ -40,7 +40,7 @@ pub use reading::Reading;
 pub use record::Record;
 pub use report::{KindOptions, RegionOptions, Report, selected};
 pub use run::Run;
-pub use scheme::{Scheme, SchemeCommand};
+pub use scheme::{Scheme, SchemeCommand, SchemeTune};
 pub use tier::{Grouping, Tier, TierCommand, TierConfig, TierList, TierRun, TierSchemes, TierTry};
 pub use tools::{Completions, Doctor, Schema, Workload};
 pub use top::Top;

@@ -48,6 +48,17 @@ fn a_trial_shows_what_schemes_would_have_acted_on_and_what_their_quotas_held_bac
     let recorded = place.run(&[&options[..], &[ISOTHERM, "workload", "pattern.toml"]].concat());
     assert!(place.path("isotherm.rec").exists(), "{recorded:?}");
 
+    let free = PRCL.replace("1s", "1s..2s..8s");
+    std::fs::write(place.path("free.yaml"), free).unwrap();
+    let ran = place.run(&["scheme", "tune", "free.yaml", "-r", "isotherm.rec", "-o", "tuned", "--format", "json"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let tuned: Value = serde_json::from_str(&ran.out).unwrap();
+    // Most memory of the pattern is cold, and stays so.
+    assert!(tuned["best"]["changed"]["rss"].as_f64().unwrap() < -20.0, "{tuned:#}");
+    assert!(tuned["best"]["values"][0].as_f64().unwrap() < 4.0 && tuned["runs"] == Value::Array(vec![]), "{tuned:#}");
+    let ran = place.run(&["scheme", "check", "tuned/tuned.yaml"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+
     let ran = place.run(&["scheme", "try", "mine.yaml", "--format", "json"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let found: Value = serde_json::from_str(&ran.out).unwrap();
@@ -87,4 +98,38 @@ fn a_trial_notes_what_a_recording_does_not_contain() {
             ran.out
         );
     }
+}
+
+#[test]
+fn a_scheme_is_tuned_by_runs_of_a_program_and_goes_on_where_it_was_cut() {
+    if !common::has_baseline() {
+        return isotherm_testing::skip("transparent huge pages are set to always, so that there is no baseline");
+    }
+    let place = place("- {name: mine, action: stat, age: {min: 1s..2s..4s}}\n");
+    let tune = |file: &str, runs: &str, more: &[&str]| {
+        let with = "--with=--probe refs --sample 50ms --aggr 200ms";
+        let options = ["scheme", "tune", file, "-n", runs, "-o", "out", "--score=-runtime - rss", with];
+        place.run(&[&options[..], more, &["--", ISOTHERM, "workload", "zipfian", "--time", "1s"]].concat())
+    };
+    let ran = tune("mine.yaml", "2", &[]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    for part in ["best: the highest -runtime - rss", "usual", "age.min", "by 2 runs"] {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    let runs = || std::fs::read_to_string(place.path("out/runs.jsonl")).unwrap();
+    let values: Vec<Value> =
+        runs().lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["values"].take()).collect();
+    assert_eq!((values.len(), &values[0], &values[2][0]), (4, &Value::Null, &Value::from(2.0)), "{values:?}");
+    assert!(std::fs::read_to_string(place.path("out/tuning.svg")).unwrap().contains("age.min"));
+
+    let again = tune("mine.yaml", "3", &[]);
+    assert!(again.status == 1 && again.err.contains("--resume"), "{again:?}");
+    let more = tune("mine.yaml", "3", &["--resume"]);
+    assert!(more.status == 0 && runs().lines().count() == 5, "{more:?}");
+    std::fs::write(place.path("mine.yaml"), "- {name: mine, action: stat, age: {min: 1s..3s}}\n").unwrap();
+    let other = tune("mine.yaml", "3", &["--resume"]);
+    assert!(other.status == 1 && other.err.contains("other schemes"), "{other:?}");
+    std::fs::write(place.path("mine.yaml"), "- {name: mine, action: stat, age: {min: 3s..1s}}\n").unwrap();
+    let wrong = tune("mine.yaml", "3", &["--resume"]);
+    assert!(wrong.status == 1 && wrong.err.starts_with("mine.yaml:1:42: the range 3s..1s"), "{wrong:?}");
 }

@@ -10,6 +10,7 @@ mod simulation;
 pub(crate) use kernel::KernelSource;
 pub(crate) use monitor::MonitorSource;
 pub(crate) use replay::ReplaySource;
+pub use replay::recorded_facts;
 pub(crate) use simulation::SimulationSource;
 
 use crate::outlet::Outlet;

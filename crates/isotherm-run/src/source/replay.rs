@@ -61,8 +61,7 @@ impl Source for ReplaySource {
             outlet.snapshot(Arc::clone(&record));
             if let Some(schemes) = &mut schemes {
                 for (id, info) in record.infos.iter() {
-                    let facts = ProcessFacts { name: process_name(&info.command).into(), cgroup: "".into() };
-                    schemes.inspector_mut().insert(*id, facts);
+                    schemes.inspector_mut().insert(*id, recorded_facts(&info.command));
                 }
                 schemes.apply(&record.snapshot, outlet)?;
             }
@@ -72,6 +71,11 @@ impl Source for ReplaySource {
         }
         Ok(EndReason::Finished)
     }
+}
+
+/// The facts of a recorded process that filters need, as far as a recording has them: it has no cgroups.
+pub fn recorded_facts(command: &str) -> ProcessFacts {
+    ProcessFacts { name: process_name(command).into(), cgroup: "".into() }
 }
 
 /// The name that a process of this command line likely has: the kernel keeps 15 bytes of the program's name.

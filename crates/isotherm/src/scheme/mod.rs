@@ -1,7 +1,8 @@
-//! `isotherm scheme`: checks schemes, and tries them on a recording.
+//! `isotherm scheme`: checks schemes, tries them on a recording, and finds their best values.
 
 mod show;
 mod trial;
+mod tuned;
 
 use std::io::Write;
 use std::path::Path;
@@ -30,6 +31,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        SchemeCommand::Tune(options) => tuned::run(options),
     }
 }
 
