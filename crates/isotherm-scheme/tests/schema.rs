@@ -1,7 +1,7 @@
 //! The JSON Schema and the reader agree on every example in the documentation, and on wrong files.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use isotherm_scheme::{JSON_SCHEMA, parse};
+use isotherm_scheme::{FreeSchemes, JSON_SCHEMA, parse};
 use serde_json::{Value, json};
 
 fn valid(document: &Value) -> bool {
@@ -36,6 +36,13 @@ fn every_example_of_the_page_is_read_and_matches_the_schema() {
     for block in yaml {
         assert!(parse("docs/schemes.md", block).is_ok(), "{block}\n{:?}", parse("docs/schemes.md", block));
         assert!(valid(&json_of(block)), "{block}");
+    }
+    let free = blocks(PAGE, "yaml free");
+    assert!(!free.is_empty());
+    for block in free {
+        let schemes = FreeSchemes::parse("docs/schemes.md", block).unwrap();
+        let tuned = schemes.text(&schemes.values(&vec![0.5; schemes.parameters.len()]));
+        assert!(valid(&json_of(&tuned)), "{tuned}");
     }
     for block in blocks(PAGE, "text") {
         assert!(parse("docs/schemes.md", block).is_ok(), "{block}");

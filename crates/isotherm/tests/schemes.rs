@@ -131,5 +131,5 @@ fn a_scheme_is_tuned_by_runs_of_a_program_and_goes_on_where_it_was_cut() {
     assert!(other.status == 1 && other.err.contains("other schemes"), "{other:?}");
     std::fs::write(place.path("mine.yaml"), "- {name: mine, action: stat, age: {min: 3s..1s}}\n").unwrap();
     let wrong = tune("mine.yaml", "3", &["--resume"]);
-    assert!(wrong.status == 1 && wrong.err.starts_with("mine.yaml:1:42: the range 3s..1s"), "{wrong:?}");
+    assert!(wrong.status == 1 && wrong.err.starts_with("mine.yaml:1:41: the range 3s..1s"), "{wrong:?}");
 }
