@@ -166,7 +166,8 @@ Examples:
   isotherm scheme tune free.yaml -- ./mine --work 10
   isotherm scheme tune free.yaml --workload numpy-file --max-slowdown 1%
   isotherm scheme tune free.yaml -r a.rec -r b.rec       estimates only
-  isotherm scheme tune free.yaml --score '-(runtime + 2 * system)' -n 30 --time 2h --resume -- ./mine
+  isotherm scheme tune free.yaml -n 30 --time 2h --resume -- ./mine
+  isotherm scheme tune free.yaml --score=-runtime-2*system -- ./mine
 
 A file with a range:
   - {name: prcl, action: pageout, access_rate: 0%, age: {min: 1s..5s..60s}}
