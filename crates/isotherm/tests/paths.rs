@@ -101,6 +101,8 @@ fn each_command_that_takes_a_path_is_called() {
     calls.push("man OUT".into());
     // It needs two memory nodes, and records as `run` does.
     calls.push("tier run --record FILE".into());
+    // It reads as `scheme try` does, and writes a directory as `eval run` does.
+    calls.push("scheme tune FILE -o DIR".into());
     // They need a daemon, and read and write as the other commands do.
     calls.extend(["ctl add FILE", "ctl change FILE", "ctl set --schemes FILE", "ctl report -o FILE"].map(String::from));
     // It opens no file: the path names a recorder.

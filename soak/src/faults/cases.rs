@@ -196,6 +196,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "scheme check stat.yaml",
         "scheme check bad.yaml",
         "scheme try pageout.yaml known.rec",
+        "scheme tune bad.yaml -r known.rec",
         "check known.rec",
         "check cut.rec --format json",
         "report heatmap known.rec -f text",
