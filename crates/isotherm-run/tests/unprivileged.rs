@@ -37,6 +37,12 @@ fn simulation() -> RunConfig {
     RunConfig::new(Source::Simulation(Box::new(pattern))).seed(1).duration(Duration::from_secs(40))
 }
 
+/// The same for so long that a test ends it. The simulation goes on while events are handed on.
+fn long_simulation() -> RunConfig {
+    let pattern = Pattern::parse(&PATTERN.replace("60s", "20000s")).unwrap();
+    RunConfig::new(Source::Simulation(Box::new(pattern))).seed(1)
+}
+
 /// All events of a run.
 fn events(config: RunConfig) -> Vec<Event> {
     let mut run = config.prepare().unwrap();
@@ -138,7 +144,7 @@ fn a_run_goes_on_without_an_optional_sink_that_fails_or_panics() {
 
 #[test]
 fn the_other_sinks_learn_why_a_needed_one_has_ended_the_run() {
-    let mut run = simulation().prepare().unwrap();
+    let mut run = long_simulation().prepare().unwrap();
     run.add_sink("broken", Need::Needed, |_: &Event| -> Result<(), BoxError> { Err("the disk is full".into()) });
     let events = run.subscribe();
     let session = run.start().unwrap();
@@ -205,8 +211,7 @@ fn a_recorded_simulation_replays_the_same_and_schemes_say_what_they_would_have_d
 fn a_stopped_run_ends_and_keeps_what_was_recorded() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("stopped.rec");
-    // Events are handed on while the simulation goes on.
-    let mut run = simulation().duration(Duration::from_secs(1 << 20)).record(&path).prepare().unwrap();
+    let mut run = long_simulation().record(&path).prepare().unwrap();
     let control = run.control();
     let reason = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&reason);
