@@ -1,5 +1,5 @@
 //! The three lines with which a recording ends: its time and file, the working set, its cost and the memory that it
-//! could not observe.
+//! could not observe. A run with schemes ends with the last of them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -119,8 +119,13 @@ impl Ending {
             units::bytes(bytes),
             path.display()
         );
+        [time, self.working_set(), self.cost()]
+    }
+
+    /// What the run cost, and what it could not see.
+    pub fn cost(&self) -> String {
         let cost = self.pacing.finish().line().unwrap_or_else(|| "the cost is not known".into());
-        [time, self.working_set(), format!("{cost}; not seen: {}", self.not_seen())]
+        format!("{cost}; not seen: {}", self.not_seen())
     }
 
     fn working_set(&self) -> String {
