@@ -1,5 +1,5 @@
 //! The three lines with which a recording ends: its time and file, the working set, its cost and the memory that it
-//! could not observe. A run with schemes ends with the last of them.
+//! could not observe. A run with schemes ends with the last part.
 
 use std::path::Path;
 use std::time::Duration;
@@ -119,13 +119,8 @@ impl Ending {
             units::bytes(bytes),
             path.display()
         );
-        [time, self.working_set(), self.cost()]
-    }
-
-    /// What the run cost, and what it could not see.
-    pub fn cost(&self) -> String {
         let cost = self.pacing.finish().line().unwrap_or_else(|| "the cost is not known".into());
-        format!("{cost}; not seen: {}", self.not_seen())
+        [time, self.working_set(), format!("{cost}; {}", self.not_seen())]
     }
 
     fn working_set(&self) -> String {
@@ -164,7 +159,8 @@ impl Ending {
         Some(self.in_use.within(IDLE)?.rest_of(observable))
     }
 
-    fn not_seen(&self) -> String {
+    /// The memory that was not observed, and the rounds that were late.
+    pub fn not_seen(&self) -> String {
         let mut parts = match &self.last_survey {
             Some((_, sums)) => vec![
                 format!("{} unobservable", units::bytes(sums.figures.unobservable)),
@@ -181,7 +177,7 @@ impl Ending {
             let share = self.late_rounds as f64 / self.rounds as f64;
             parts.push(format!("{} of the rounds late", units::percent(share)));
         }
-        parts.join(", ")
+        format!("not seen: {}", parts.join(", "))
     }
 }
 

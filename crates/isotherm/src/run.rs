@@ -89,7 +89,7 @@ fn report(summary: &Summary, last: Option<&Activity>, ending: &Ending, dry_run: 
         tell(format_args!("  {} major fault{plural} of the targets meanwhile", units::count(faults)));
     }
     // Schemes act on nothing that surveys do not know.
-    tell(format_args!("  {}", ending.cost()));
+    tell(format_args!("  {}", ending.not_seen()));
     if let Some(recording) = &summary.recording {
         let path = recording.path.display();
         tell(format_args!("  {} in {path}; next: isotherm report schemes {path}", units::bytes(recording.bytes)));

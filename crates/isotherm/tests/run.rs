@@ -132,7 +132,7 @@ fn a_full_disk_ends_the_recording_of_a_run_and_not_the_acting_unless_it_is_neede
     let recorded = last_report(&place);
     let summary = ran.err.lines().find(|line| line.contains("snapshots in ")).unwrap();
     assert!(summary.ends_with(" in 8 s") || summary.contains(" in 8."), "{summary}");
-    assert!(ran.err.contains("hot (stat): ") && ran.err.contains("; not seen: "), "{}", ran.err);
+    assert!(ran.err.contains("hot (stat): ") && ran.err.contains("  not seen: "), "{}", ran.err);
     let until = activities(&place).last().unwrap().time;
     assert!(until.as_secs() < 8 && recorded.total.applications < 16, "{until:?}");
 
