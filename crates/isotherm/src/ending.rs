@@ -1,5 +1,5 @@
 //! The three lines with which a recording ends: its time and file, the working set, its cost and the memory that it
-//! could not observe. A run with schemes ends with the last part.
+//! could not observe. A run with schemes ends with the last of these.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,19 +22,87 @@ pub struct Ending {
     last: Duration,
     /// What snapshots cost that were missed since the last one.
     missed: Cost,
-    rounds: u64,
-    late_rounds: u64,
     /// Working sets by samples, and aggregation intervals in nanoseconds, each with the seconds for which it holds.
     sampled: Vec<(u64, f64)>,
     aggregations: Vec<(u64, f64)>,
     /// Working sets by surveys and the panel.
     in_use: InUse,
-    last_survey: Option<(Duration, PageSums)>,
+    not_seen: NotSeen,
+}
+
+/// The memory that a run does not observe at its end, and the rounds that were late. It stays small, however long the
+/// run is.
+#[derive(Debug, Default)]
+pub struct NotSeen {
+    rounds: u64,
+    late_rounds: u64,
+    last_survey: Option<PageSums>,
     /// The survey before it.
-    survey_before: Option<(Duration, PageSums)>,
+    survey_before: Option<PageSums>,
     /// Unobservable bytes of the last snapshot.
     unobservable: u64,
 }
+
+impl NotSeen {
+    /// Takes in an event of the run.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Snapshot(record) => {
+                let Some(cost) = &record.cost else { return };
+                self.rounds += u64::from(cost.rounds);
+                self.late_rounds += u64::from(cost.late_rounds);
+                self.unobservable = cost.unobservable_bytes;
+            }
+            Event::Survey(record) => {
+                let sums = record.survey.sums();
+                // A target that has ended leaves a survey without pages.
+                if sums.figures.present > 0 {
+                    self.survey_before = self.last_survey.replace(sums);
+                }
+            }
+            Event::End(EndReason::Finished) => self.leave_out_exit(),
+            Event::Targets(_)
+            | Event::Attributes(_)
+            | Event::Schemes(_)
+            | Event::Activity(_)
+            | Event::Mark(_)
+            | Event::Allocations(_)
+            | Event::Pace { .. }
+            | Event::Panel(_)
+            | Event::Missed(_)
+            | Event::Notice(_)
+            | Event::End(_) => {}
+        }
+    }
+
+    /// If the last target has ended, the last survey may have read it while the kernel took its memory back.
+    fn leave_out_exit(&mut self) {
+        if let (Some(last), Some(before)) = (&self.last_survey, &self.survey_before)
+            && last.figures.present < before.figures.present
+        {
+            self.last_survey = self.survey_before.take();
+        }
+    }
+
+    /// What was not seen. `unknown` says what the surveys do not know of the memory that they have not seen.
+    pub fn line(&self, unknown: &str) -> String {
+        let mut parts = match &self.last_survey {
+            Some(sums) => vec![
+                format!("{} unobservable", units::bytes(sums.figures.unobservable)),
+                format!("{} {unknown}", units::bytes(sums.figures.unknown)),
+            ],
+            None => vec![format!("{} unobservable", units::bytes(self.unobservable))],
+        };
+        if self.rounds > 0 {
+            let share = self.late_rounds as f64 / self.rounds as f64;
+            parts.push(format!("{} of the rounds late", units::percent(share)));
+        }
+        format!("not seen: {}", parts.join(", "))
+    }
+}
+
+/// Of memory that surveys do not know.
+pub const NOT_BY_PAGE: &str = "not known page by page";
 
 impl Ending {
     /// That of a run which has not started. The budget is a share of one CPU.
@@ -43,25 +111,21 @@ impl Ending {
             pacing: Pacing::new(budget),
             last: Duration::ZERO,
             missed: Cost::default(),
-            rounds: 0,
-            late_rounds: 0,
             sampled: vec![],
             aggregations: vec![],
             in_use: InUse::default(),
-            last_survey: None,
-            survey_before: None,
-            unobservable: 0,
+            not_seen: NotSeen::default(),
         }
     }
 
     /// Takes in an event of the run.
     pub fn event(&mut self, event: &Event) {
+        self.not_seen.event(event);
         match event {
             Event::Snapshot(record) => self.snapshot(record),
             Event::Survey(record) => self.survey(record),
             Event::Panel(panel) => self.in_use.panel(panel),
             Event::Missed(Missed { cost, .. }) => self.missed.add(cost),
-            Event::End(EndReason::Finished) => self.leave_out_exit(),
             Event::Targets(_)
             | Event::Attributes(_)
             | Event::Schemes(_)
@@ -71,15 +135,6 @@ impl Ending {
             | Event::Pace { .. }
             | Event::Notice(_)
             | Event::End(_) => {}
-        }
-    }
-
-    /// If the last target has ended, the last survey may have read it while the kernel took its memory back.
-    fn leave_out_exit(&mut self) {
-        if let (Some((_, last)), Some((_, before))) = (&self.last_survey, &self.survey_before)
-            && last.figures.present < before.figures.present
-        {
-            self.last_survey = self.survey_before.take();
         }
     }
 
@@ -93,20 +148,11 @@ impl Ending {
         let mut cost = std::mem::take(&mut self.missed);
         cost.add(of_record);
         self.pacing.snapshot(from, snapshot.time, &cost);
-        self.rounds += u64::from(cost.rounds);
-        self.late_rounds += u64::from(cost.late_rounds);
-        self.unobservable = of_record.unobservable_bytes;
     }
 
     fn survey(&mut self, record: &SurveyRecord) {
-        let survey = &record.survey;
-        let sums = survey.sums();
-        // A target that has ended leaves a survey without pages.
-        if sums.figures.present > 0 {
-            self.survey_before = self.last_survey.replace((survey.time, sums));
-        }
-        self.pacing.survey(survey.interval);
-        self.in_use.survey(survey);
+        self.pacing.survey(record.survey.interval);
+        self.in_use.survey(&record.survey);
     }
 
     /// The lines. The run lasted for `lasted`, and its recording of `bytes` bytes is at `path`.
@@ -120,7 +166,11 @@ impl Ending {
             path.display()
         );
         let cost = self.pacing.finish().line().unwrap_or_else(|| "the cost is not known".into());
-        [time, self.working_set(), format!("{cost}; {}", self.not_seen())]
+        let unknown = match self.in_use.latest() {
+            Some((_, used)) if used.low < used.high => NOT_BY_PAGE,
+            _ => "unknown",
+        };
+        [time, self.working_set(), format!("{cost}; {}", self.not_seen.line(unknown))]
     }
 
     fn working_set(&self) -> String {
@@ -140,7 +190,7 @@ impl Ending {
                 format!("working set {median} median, {most} most, accessed within {window}, estimated from samples")
             }
         };
-        if let Some((_, sums)) = &self.last_survey {
+        if let Some(sums) = &self.not_seen.last_survey {
             line += &format!(", of {} resident at the end", units::bytes(sums.figures.present));
             if sums.kinds.lazily_freed > 0 {
                 line += &format!(" and {} freed lazily", units::bytes(sums.kinds.lazily_freed));
@@ -154,30 +204,9 @@ impl Ending {
 
     /// The bytes that were idle for a while at the end. `None` if nobody has watched them for so long.
     fn idle(&self) -> Option<Estimate> {
-        let (_, sums) = self.last_survey.as_ref()?;
+        let sums = self.not_seen.last_survey.as_ref()?;
         let observable = sums.figures.present.saturating_sub(sums.figures.unobservable);
         Some(self.in_use.within(IDLE)?.rest_of(observable))
-    }
-
-    /// The memory that was not observed, and the rounds that were late.
-    pub fn not_seen(&self) -> String {
-        let mut parts = match &self.last_survey {
-            Some((_, sums)) => vec![
-                format!("{} unobservable", units::bytes(sums.figures.unobservable)),
-                match self.in_use.latest() {
-                    Some((_, used)) if used.low < used.high => {
-                        format!("{} not known page by page", units::bytes(sums.figures.unknown))
-                    }
-                    _ => format!("{} unknown", units::bytes(sums.figures.unknown)),
-                },
-            ],
-            None => vec![format!("{} unobservable", units::bytes(self.unobservable))],
-        };
-        if self.rounds > 0 {
-            let share = self.late_rounds as f64 / self.rounds as f64;
-            parts.push(format!("{} of the rounds late", units::percent(share)));
-        }
-        format!("not seen: {}", parts.join(", "))
     }
 }
 

@@ -13,7 +13,7 @@ use signal_hook::low_level::siginfo::Cause;
 
 use crate::cli::Run;
 use crate::command::{self, ENDING, OF_THE_COMMAND};
-use crate::ending::Ending;
+use crate::ending::{NOT_BY_PAGE, NotSeen};
 use crate::progress::Progress;
 use crate::watch::Call;
 use crate::{marks, tell};
@@ -57,24 +57,24 @@ fn handle_signals(command: Option<&Command>, control: Control) -> Result<()> {
 
 /// Watches and acts until the end of the run, and shows the progress.
 fn act(run: Prepared, events: Events, (quiet, dry_run): (bool, bool), mut progress: Progress) -> Result<()> {
-    let mut ending = Ending::new(run.properties().budget.map(|budget| budget.cpu));
+    let mut not_seen = NotSeen::default();
     let session = run.start()?;
     let mut last: Option<Arc<Activity>> = None;
     let summary = progress.follow(session, events, |event| {
-        ending.event(event);
+        not_seen.event(event);
         if let Event::Activity(activity) = event {
             last = Some(Arc::clone(activity));
         }
     })?;
     progress.warn_of_gaps();
     if !quiet {
-        report(&summary, last.as_deref(), &ending, dry_run);
+        report(&summary, last.as_deref(), &not_seen, dry_run);
     }
     Ok(())
 }
 
 /// Prints a summary of the run.
-fn report(summary: &Summary, last: Option<&Activity>, ending: &Ending, dry_run: bool) {
+fn report(summary: &Summary, last: Option<&Activity>, not_seen: &NotSeen, dry_run: bool) {
     let plural = if summary.snapshots == 1 { "" } else { "s" };
     let lasted = units::duration(summary.lasted);
     tell(format_args!("isotherm: {} snapshot{plural} in {}", summary.snapshots, lasted));
@@ -89,7 +89,7 @@ fn report(summary: &Summary, last: Option<&Activity>, ending: &Ending, dry_run: 
         tell(format_args!("  {} major fault{plural} of the targets meanwhile", units::count(faults)));
     }
     // Schemes act on nothing that surveys do not know.
-    tell(format_args!("  {}", ending.not_seen()));
+    tell(format_args!("  {}", not_seen.line(NOT_BY_PAGE)));
     if let Some(recording) = &summary.recording {
         let path = recording.path.display();
         tell(format_args!("  {} in {path}; next: isotherm report schemes {path}", units::bytes(recording.bytes)));
