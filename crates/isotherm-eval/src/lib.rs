@@ -26,6 +26,7 @@ mod recorded;
 mod report;
 mod results;
 mod run;
+mod runs_file;
 mod sampler;
 mod settings;
 mod statistics;

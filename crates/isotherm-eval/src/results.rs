@@ -7,21 +7,17 @@
 //! - `schemes/`: the scheme files of the configurations that act.
 //! - `work/`: the files of the workloads.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use isotherm_input::Input;
 use isotherm_output::{LockedOutput, Output};
 use serde::{Deserialize, Serialize};
 
+use crate::runs_file::{self, LIMIT, RUNS, RunsFile};
 use crate::{Configuration, EvalError, LeftOut, Machine, Run};
 
 const SESSIONS: &str = "evaluation.json";
-const RUNS: &str = "runs.jsonl";
-
-/// The most bytes of a file of results: a run has about 1 KB.
-const LIMIT: u64 = 1 << 30;
 
 /// One call of `isotherm eval run`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,7 +79,7 @@ pub struct Results {
 struct Writer {
     /// Held as long as runs are added, so that nobody else adds any.
     _sessions: LockedOutput,
-    runs: File,
+    runs: RunsFile,
 }
 
 impl Results {
@@ -97,21 +93,12 @@ impl Results {
             return Err(EvalError::NoResults(directory.into()));
         }
         let text = Input::new(&path).limited_to(LIMIT).text()?;
-        let wrong = |path: &Path, line| {
-            let path = path.to_owned();
-            move |source| EvalError::Results { path, line, source }
-        };
-        let sessions: Sessions = serde_json::from_str(&text).map_err(wrong(&path, 1))?;
-        let path = directory.join(RUNS);
-        let text = if path.exists() { Input::new(&path).limited_to(LIMIT).text()? } else { String::new() };
-        // What follows the last line break was torn.
-        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        let lines = whole.lines().enumerate();
-        let runs = lines.map(|(nth, line)| serde_json::from_str(line).map_err(wrong(&path, nth + 1)));
+        let wrong = |source| EvalError::Results { path, line: 1, source };
+        let sessions: Sessions = serde_json::from_str(&text).map_err(wrong)?;
         Ok(Self {
             directory: directory.into(),
             sessions: sessions.sessions,
-            runs: runs.collect::<Result<_, _>>()?,
+            runs: runs_file::read(directory)?,
             writer: None,
         })
     }
@@ -145,16 +132,7 @@ impl Results {
             serde_json::to_writer_pretty(&mut *out, &sessions)?;
             out.write_all(b"\n")
         })?;
-        let path = directory.join(RUNS);
-        let what = format!("{} cannot be written", path.display());
-        let mut runs = Output::new(&path).append()?;
-        let end = runs.seek(SeekFrom::End(0)).map_err(EvalError::system(what.clone()))?;
-        let text = Input::new(&path).limited_to(LIMIT).bytes()?;
-        if end > 0 && text.last() != Some(&b'\n') {
-            let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            runs.set_len(whole as u64).map_err(EvalError::system(what))?;
-        }
-        results.writer = Some(Writer { _sessions: locked, runs });
+        results.writer = Some(Writer { _sessions: locked, runs: RunsFile::open(directory)? });
         Ok(results)
     }
 
@@ -164,10 +142,7 @@ impl Results {
     /// If it cannot be written.
     pub fn add(&mut self, run: Run) -> Result<(), EvalError> {
         if let Some(writer) = &mut self.writer {
-            let mut line = serde_json::to_vec(&run).map_err(|error| EvalError::Write(error.into()))?;
-            line.push(b'\n');
-            let written = writer.runs.write_all(&line).and_then(|()| writer.runs.sync_data());
-            written.map_err(EvalError::system(format!("{} cannot be written", self.directory.join(RUNS).display())))?;
+            writer.runs.add(&run)?;
         }
         self.runs.push(run);
         Ok(())

@@ -217,6 +217,11 @@ impl FreeSchemes {
         self.parameters.iter().zip(places).map(|(parameter, place)| parameter.at(*place)).collect()
     }
 
+    /// The places of values: the inverse of [`values`](Self::values).
+    pub fn places(&self, values: &[f64]) -> Vec<f64> {
+        self.parameters.iter().zip(values).map(|(parameter, value)| parameter.place(*value)).collect()
+    }
+
     /// The usual values, if each parameter has one.
     pub fn usual(&self) -> Option<Vec<f64>> {
         self.parameters.iter().map(|parameter| parameter.usual).collect()
@@ -272,7 +277,7 @@ impl Finder<'_> {
                     let field = if matches!(&*key.name, "min" | "max") { field } else { &*key.name };
                     match &value.value {
                         Value::Text(text) => self.scalar(value, text, below, field, is_condition),
-                        _ => self.walk(value, &below, field, false),
+                        Value::Null | Value::List(_) | Value::Map(_) => self.walk(value, &below, field, false),
                     }
                 }
             }

@@ -1,13 +1,14 @@
 //! `isotherm eval`: measures programs with and without isotherm, and shows the tables.
 
 use std::io::{IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use isotherm_eval::{
-    Configuration, EvalError, Evaluation, MayChange, Paper, Rendering, Report, Results, Suite, evaluate,
+    Configuration, EvalError, Evaluation, MayChange, Paper, Progress, Rendering, Report, Results, Suite, evaluate,
 };
 use isotherm_output::{Output, OutputError, standard_output};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -23,17 +24,8 @@ pub fn run(options: &Eval) -> Result<ExitCode> {
 }
 
 fn measure(options: &EvalRun) -> Result<ExitCode> {
-    let mut may_change = MayChange::default();
-    for name in &options.may_change {
-        may_change.allow(name);
-    }
     let named: Vec<Configuration> = options.configs.iter().filter_map(|name| Configuration::named(name)).collect();
-    let suite = Suite::open(&options.suite)?;
-    if suite.needs_parsec() && options.parsec.is_none() {
-        let what = format!("the suite {} needs a tree of PARSEC; name it with --parsec DIR", suite.name);
-        return Err(WrongCall::new("eval run", what).into());
-    }
-    let program = std::env::current_exe().context("the path of isotherm is unknown")?;
+    let suite = suite("eval run", &options.suite, options.parsec.as_deref())?;
     let evaluation = Evaluation {
         suite,
         only: options.only.clone(),
@@ -42,23 +34,14 @@ fn measure(options: &EvalRun) -> Result<ExitCode> {
         directory: options.output.clone(),
         resume: options.resume,
         scale: options.scale,
-        may_change,
-        isotherm: (program, env!("CARGO_PKG_VERSION").into()),
+        may_change: may_change(&options.may_change),
+        isotherm: this_program()?,
         options: options.with.split_whitespace().map(str::to_owned).collect(),
         schemes: options.scheme.clone(),
         parsec: options.parsec.clone(),
         timeout: options.timeout,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals cannot be handled")?;
-    }
-    let mut show = |progress: isotherm_eval::Progress<'_>| {
-        if !options.quiet {
-            tell(format_args!("isotherm: {progress}"));
-        }
-    };
-    let summary = evaluate(&evaluation, &stop, &mut show)?;
+    let summary = evaluate(&evaluation, &*stopped_by_signals()?, &mut show(options.quiet))?;
     let directory = options.output.display();
     if !options.quiet {
         tell(format_args!("isotherm: {} runs are in {directory}; `isotherm eval report` shows them", summary.runs));
@@ -67,6 +50,49 @@ fn measure(options: &EvalRun) -> Result<ExitCode> {
         anyhow::bail!("{} of {} runs failed; --resume makes them again", summary.failed, summary.runs);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A suite. `subcommand` is the one that lacks a tree of PARSEC if the suite needs one and has none.
+pub fn suite(subcommand: &'static str, name: &str, parsec: Option<&Path>) -> Result<Suite> {
+    let suite = Suite::open(name)?;
+    if suite.needs_parsec() && parsec.is_none() {
+        let what = format!("the suite {} needs a tree of PARSEC; name it with --parsec DIR", suite.name);
+        return Err(WrongCall::new(subcommand, what).into());
+    }
+    Ok(suite)
+}
+
+/// The settings that these names allow to change.
+pub fn may_change(names: &[String]) -> MayChange {
+    let mut may_change = MayChange::default();
+    for name in names {
+        may_change.allow(name);
+    }
+    may_change
+}
+
+/// The path of isotherm, and its version.
+pub fn this_program() -> Result<(PathBuf, String)> {
+    let program = std::env::current_exe().context("the path of isotherm is unknown")?;
+    Ok((program, env!("CARGO_PKG_VERSION").into()))
+}
+
+/// Is set by the signals that end runs.
+pub fn stopped_by_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals cannot be handled")?;
+    }
+    Ok(stop)
+}
+
+/// Shows the progress of runs.
+pub fn show(quiet: bool) -> impl FnMut(Progress<'_>) {
+    move |progress| {
+        if !quiet {
+            tell(format_args!("isotherm: {progress}"));
+        }
+    }
 }
 
 fn report(options: &EvalReport) -> Result<ExitCode> {

@@ -161,7 +161,7 @@ fn next(options: &TuneOptions, course: &Course<'_>, kept: &[Kept]) -> Option<Opt
     }
     // The usual values first, so that there is something to compare with.
     let usual = options.schemes.usual().filter(|_| with == 0);
-    let usual = usual.map(|values| options.schemes.parameters.iter().zip(values).map(|(p, v)| p.place(v)).collect());
+    let usual = usual.map(|values| options.schemes.places(&values));
     Some(Some(usual.unwrap_or_else(|| course.next(&tried(kept)))))
 }
 
@@ -265,9 +265,8 @@ impl Program<'_> {
         let nth = store.runs.len() as u32 + 1;
         let run = Run { workload: self.workload.name.clone(), nth, started_unix_ns: began, ..run };
         // Values are rounded, so that this is the place that was tried.
-        let place =
-            |values: &Vec<f64>| options.schemes.parameters.iter().zip(values).map(|(p, v)| p.place(*v)).collect();
-        store.add(Kept { at: values.as_ref().map(place), values, run })?;
+        let at = values.as_ref().map(|values| options.schemes.places(values));
+        store.add(Kept { at, values, run })?;
         tell_of(options, store, tell);
         if self.runner.stop.load(Ordering::Relaxed) { Err(EvalError::Stopped) } else { Ok(()) }
     }

@@ -58,7 +58,7 @@ impl Maker<'_> {
         let along = |parameter: usize| best.as_ref().map(|best| self.profile(&models, &best.at, parameter));
         let profiles = (0..self.course.parameters).filter_map(along).collect();
         let map = best.as_ref().filter(|_| self.course.parameters > 1).map(|best| self.map(&models, &best.at));
-        let usual = self.options.schemes.usual().map(|values| self.place(&values));
+        let usual = self.options.schemes.usual().map(|values| self.options.schemes.places(&values));
         let usual = usual.filter(|at| self.options.workload.is_none() || self.runs_at(at) > 0);
         Tuning {
             subject: self.subject(recordings),
@@ -122,10 +122,6 @@ impl Maker<'_> {
 
     fn shown(&self, values: &[f64]) -> Vec<String> {
         self.options.schemes.parameters.iter().zip(values).map(|(parameter, value)| parameter.shown(*value)).collect()
-    }
-
-    fn place(&self, values: &[f64]) -> Vec<f64> {
-        self.options.schemes.parameters.iter().zip(values).map(|(parameter, value)| parameter.place(*value)).collect()
     }
 
     fn parameters(&self) -> Vec<Parameter> {

@@ -5,21 +5,17 @@
 //! - `isotherm.rec`: the recording that estimates are made from, if the user names none.
 //! - `tuned.yaml`, `tuning.json`, `tuning.svg`: the result.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use isotherm_input::Input;
 use isotherm_output::{LockedOutput, Output};
 use serde::{Deserialize, Serialize};
 
+use crate::runs_file::{self, LIMIT, RunsFile};
 use crate::{EvalError, Machine, Run};
 
 const TUNED: &str = "tune.json";
-const RUNS: &str = "runs.jsonl";
-
-/// The most bytes of a file: a run has about 1 KB.
-const LIMIT: u64 = 1 << 30;
 
 /// What is tuned. Runs of another one cannot be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,7 +63,7 @@ pub(super) struct Kept {
 pub(super) struct Store {
     pub(super) directory: PathBuf,
     pub(super) runs: Vec<Kept>,
-    file: File,
+    file: RunsFile,
     /// Held as long as runs are added, so that nobody else adds any.
     _locked: LockedOutput,
 }
@@ -76,7 +72,7 @@ impl Store {
     pub(super) fn begin(directory: &Path, resume: bool, subject: &Subject) -> Result<Self, EvalError> {
         let what = format!("{} cannot be made", directory.display());
         std::fs::create_dir_all(directory).map_err(EvalError::system(what))?;
-        let (path, runs) = (directory.join(TUNED), directory.join(RUNS));
+        let path = directory.join(TUNED);
         let locked = Output::new(&path).lock()?;
         if path.exists() {
             if !resume {
@@ -93,28 +89,13 @@ impl Store {
             serde_json::to_writer_pretty(&mut *out, subject)?;
             out.write_all(b"\n")
         })?;
-        let mut file = Output::new(&runs).append()?;
-        let what = format!("{} cannot be written", runs.display());
-        let bytes = Input::new(&runs).limited_to(LIMIT).bytes()?;
-        // What follows the last line break was torn.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(EvalError::system(what))?;
-        let lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate();
-        let wrong = |line| {
-            let path = runs.clone();
-            move |source| EvalError::Results { path, line, source }
-        };
-        let kept = lines.map(|(nth, line)| serde_json::from_slice(line).map_err(wrong(nth + 1)));
-        let kept = kept.collect::<Result<_, _>>()?;
-        Ok(Self { directory: directory.into(), runs: kept, file, _locked: locked })
+        let file = RunsFile::open(directory)?;
+        Ok(Self { directory: directory.into(), runs: runs_file::read(directory)?, file, _locked: locked })
     }
 
     /// Adds a run, so that it is on the disk.
     pub(super) fn add(&mut self, kept: Kept) -> Result<(), EvalError> {
-        let mut line = serde_json::to_vec(&kept).map_err(|error| EvalError::Write(error.into()))?;
-        line.push(b'\n');
-        let what = format!("{} cannot be written", self.directory.join(RUNS).display());
-        self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(EvalError::system(what))?;
+        self.file.add(&kept)?;
         self.runs.push(kept);
         Ok(())
     }

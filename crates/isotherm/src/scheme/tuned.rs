@@ -3,19 +3,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use isotherm_eval::{MayChange, Objective, Search, Suite, TuneOptions, Workload, tune};
+use isotherm_eval::{Objective, Search, TuneOptions, Workload, tune};
 use isotherm_output::standard_output;
 use isotherm_report::{Format, Options};
 use isotherm_scheme::FreeSchemes;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{PlainFormat, SchemeTune};
 use crate::terminal::terminal;
-use crate::{WrongCall, tell};
+use crate::{WrongCall, eval, tell};
 
 const SUBCOMMAND: &str = "scheme tune";
 
@@ -30,11 +27,6 @@ pub fn run(options: &SchemeTune) -> Result<ExitCode> {
         let what = "there is nothing to try the scheme on; name a command after --, a --workload, or a --recording";
         return Err(WrongCall::new(SUBCOMMAND, what).into());
     }
-    let mut may_change = MayChange::default();
-    for name in &options.may_change {
-        may_change.allow(name);
-    }
-    let program = std::env::current_exe().context("the path of isotherm is unknown")?;
     let search = Search::ALL.into_iter().find(|search| search.name() == options.search).unwrap_or_default();
     let tuning = TuneOptions {
         schemes,
@@ -49,23 +41,14 @@ pub fn run(options: &SchemeTune) -> Result<ExitCode> {
         directory: options.output.clone(),
         resume: options.resume,
         scale: options.scale,
-        may_change,
-        isotherm: (program, env!("CARGO_PKG_VERSION").into()),
+        may_change: eval::may_change(&options.may_change),
+        isotherm: eval::this_program()?,
         options: options.with.split_whitespace().map(str::to_owned).collect(),
         parsec: options.parsec.clone(),
         timeout: options.timeout,
         seed: options.seed,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals cannot be handled")?;
-    }
-    let mut show = |progress: isotherm_eval::Progress<'_>| {
-        if !options.quiet {
-            tell(format_args!("isotherm: {progress}"));
-        }
-    };
-    let tuned = tune(&tuning, &stop, &mut show)?;
+    let tuned = tune(&tuning, &*eval::stopped_by_signals()?, &mut eval::show(options.quiet))?;
     let format = match options.format {
         PlainFormat::Text => Format::Text,
         PlainFormat::Json => Format::Json,
@@ -95,11 +78,7 @@ fn objective(options: &SchemeTune) -> Result<Objective> {
 fn workload(options: &SchemeTune) -> Result<Option<(Workload, PathBuf)>> {
     let here = std::env::current_dir().context("the current directory is unknown")?;
     if let Some(name) = &options.workload {
-        let suite = Suite::open(&options.suite)?;
-        if suite.needs_parsec() && options.parsec.is_none() {
-            let what = format!("the suite {} needs a tree of PARSEC; name it with --parsec DIR", suite.name);
-            return Err(WrongCall::new(SUBCOMMAND, what).into());
-        }
+        let suite = eval::suite(SUBCOMMAND, &options.suite, options.parsec.as_deref())?;
         let found = suite.select(std::slice::from_ref(name))?;
         let workload = found.first().map(|workload| (*workload).clone());
         return Ok(workload.map(|workload| (workload, suite.directory.clone())));
