@@ -34,9 +34,10 @@ const FEW: f32 = 10.0;
 const MOST: f32 = 400.0;
 const SURVEY: f32 = 32.0;
 
-/// The frequency has turned if the sum of squares of the differences between what samples found and what the past makes
-/// likely, in standard deviations, is greater than this. One sample alone does not suffice.
-const TURNED: f32 = 14.0;
+/// The frequency has turned if a frequency for the samples of the past and one for the new ones explain them better
+/// than one for both, by this much in the logarithm of the likelihood, all classes together. It is the ratio test of
+/// S. S. Wilks (1938). For one class, 4.5 is chance in 1 of 400 cases; there are several, which are not independent.
+const TURNED: f32 = 7.0;
 
 /// So many samples of the past suffice for that.
 const ENOUGH: f32 = 3.0;
@@ -130,6 +131,22 @@ impl Class {
     fn share(self) -> f32 {
         self.hits / self.taken
     }
+
+    /// The logarithm of how likely the hits and misses are, if so great a share of samples finds an access.
+    fn likelihood(self, share: f32) -> f32 {
+        let of = |count: f32, chance: f32| if count > 0.0 { count * chance.max(f32::EPSILON).ln() } else { 0.0 };
+        of(self.hits, share) + of(self.taken - self.hits, 1.0 - share)
+    }
+
+    /// By how much more likely the samples of both are with a share for each than with one for both, as a logarithm.
+    fn difference(self, other: &Self) -> f32 {
+        if self.taken <= 0.0 || other.taken <= 0.0 {
+            return 0.0;
+        }
+        let both = (self.hits + other.hits) / (self.taken + other.taken);
+        let apart = self.likelihood(self.share()) + other.likelihood(other.share());
+        apart - self.likelihood(both) - other.likelihood(both)
+    }
 }
 
 /// What samples of several lengths found in some memory.
@@ -205,13 +222,9 @@ impl Hits {
 
     /// Whether new samples show another frequency than these.
     pub(crate) fn have_turned(&self, new: &Self) -> bool {
-        let samples = self.classes[..SURVEYS].iter().zip(new.classes);
-        let squares = samples.filter(|(past, new)| past.taken >= ENOUGH && new.taken > 0.0).map(|(past, new)| {
-            let share = (past.hits + 1.0) / (past.taken + 2.0);
-            let variance = new.taken * share * (1.0 - share) * (1.0 + new.taken / past.taken);
-            (new.hits - new.taken * share).powi(2) / variance
-        });
-        squares.sum::<f32>() > TURNED
+        let samples = self.classes[..SURVEYS].iter().zip(&new.classes);
+        let known = samples.filter(|(past, _)| past.taken >= ENOUGH);
+        known.map(|(past, new)| past.difference(new)).sum::<f32>() > TURNED
     }
 
     /// The most likely frequency. `None` without samples and surveys.
@@ -469,6 +482,20 @@ mod tests {
         };
         assert!(turns(100.0, 3.0, &mut rng) > 180 && turns(3.0, 100.0, &mut rng) > 160);
         assert!(turns(100.0, 100.0, &mut rng) < 10 && turns(3.0, 3.0, &mut rng) < 10);
+    }
+
+    #[test]
+    fn two_accesses_of_rare_ones_that_come_together_by_chance_are_no_other_frequency() {
+        // Of 1 Hz, by samples of 10 ms and 40 ms, which see the same accesses.
+        let of = |accesses: usize, samples: usize| {
+            let mut hits = Hits::NONE;
+            for nth in 0..samples {
+                [10, 40].iter().for_each(|ms| hits.add(Duration::from_millis(*ms), nth < accesses));
+            }
+            hits
+        };
+        assert!(!of(5, 124).have_turned(&of(2, 10)));
+        assert!(of(5, 124).have_turned(&of(4, 10)));
     }
 
     #[test]

@@ -43,6 +43,12 @@ impl Stretch {
     }
 }
 
+/// Stretches are merged anyway if no more than this is lost: about as many pages that are accessed lie among idle ones,
+/// or idle pages among accessed ones. Where pages are accessed at random times, chance makes stretches of a few pages
+/// from survey to survey. Regions of these would have few samples each. With 0, 86 % of the frequencies of simulated
+/// areas were right, with 1, 4, 8 and 16 there were 87, 93, 93 and 91 % (`bench/frequencies`).
+const LEAST_LOSS: f64 = 4.0;
+
 /// Stretches are merged if there are more than this many, so that the end of a survey does not take long.
 const MOST: usize = 1 << 15;
 
@@ -53,7 +59,7 @@ pub(super) struct Borders {
 }
 
 impl Borders {
-    /// The stretches, at most `most` of them. If there are more, those are merged first that lose least.
+    /// The stretches, at most `most` of them. Those are merged first that lose least.
     pub(super) fn stretches(mut self, most: usize) -> Vec<Stretch> {
         self.merge(most);
         self.stretches
@@ -113,10 +119,10 @@ impl Borders {
         }
     }
 
-    /// Merges those stretches first that lose least, until there are at most `most`.
+    /// Merges those stretches first that lose least, up to [`LEAST_LOSS`], and until there are at most `most`.
     fn merge(&mut self, most: usize) {
         let mut limit = 0.5;
-        while self.stretches.len() > most {
+        while self.stretches.len() > most || limit <= LEAST_LOSS {
             self.stretches.dedup_by(|next, kept| {
                 if kept.loss(next) > limit {
                     return false;
@@ -125,5 +131,40 @@ impl Borders {
             });
             limit *= 2.0;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+
+    /// The number of pages of each stretch, of pages of which these were accessed.
+    fn lengths(accessed: impl IntoIterator<Item = bool>) -> Vec<u64> {
+        let mut borders = Borders::default();
+        for (page, accessed) in (0_u64..).zip(accessed) {
+            let range = AddrRange::new(page * PAGE_SIZE, (page + 1) * PAGE_SIZE).unwrap();
+            borders.add_stretch(Stretch { range, present: 1, touched: f64::from(u8::from(accessed)) }, accessed);
+        }
+        borders.stretches(1000).iter().map(|stretch| stretch.present).collect()
+    }
+
+    #[test]
+    fn sixteen_pages_in_use_among_idle_ones_have_borders_of_their_own() {
+        assert_eq!(lengths((0..3000).map(|page| (1000..1016).contains(&page))), [1000, 16, 1984]);
+        assert_eq!(lengths((0..3000).map(|page| !(1000..1016).contains(&page))), [1000, 16, 1984]);
+    }
+
+    #[test]
+    fn pages_that_were_accessed_at_random_are_one_stretch() {
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        for share in [0.02, 0.1, 0.45, 0.9] {
+            let found = lengths((0..2000).map(|_| rng.random_bool(share)));
+            assert!(found.len() <= 12, "{share}: {found:?}");
+        }
+        assert_eq!(lengths((0..2000).map(|page| page == 1000)), [2000]);
     }
 }
