@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+pub mod acting;
 pub mod idle;
 pub mod migration;
 pub mod podman;

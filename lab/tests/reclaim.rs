@@ -2,89 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use isotherm_lab::idle::{CgroupWorkload, MIB, V2};
-use isotherm_lab::{EMULATED, Ran, Running, Zram, eventually, isotherm, result_file, run};
-
-/// A cgroup that accounts its memory.
-struct Cgroup(&'static str);
-
-impl Cgroup {
-    fn new(path: &'static str) -> Self {
-        fs::write(format!("{V2}/cgroup.subtree_control"), "+memory").unwrap();
-        fs::create_dir_all(format!("{V2}{path}")).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("{V2}{}/{name}", self.0))
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.file(name)).unwrap()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.file(name), text).unwrap_or_else(|error| panic!("{text} to {name} of {}: {error}", self.0));
-    }
-
-    /// Bytes of memory that it has.
-    fn current(&self) -> u64 {
-        self.read("memory.current").trim().parse().unwrap()
-    }
-
-    /// A workload in it with so many MiB.
-    fn workload(&self, cold: u64, hot: u64) -> CgroupWorkload {
-        CgroupWorkload::new(&format!("{V2}{}", self.0), cold, hot)
-    }
-
-    /// A command in it.
-    fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("echo $$ > {}; {script}", self.file("cgroup.procs").display())]);
-        command.stdin(Stdio::null());
-        command
-    }
-}
-
-/// A run with a scheme, and what it says.
-struct Acting {
-    run: Running,
-    err: PathBuf,
-}
-
-impl Acting {
-    fn new(name: &str, options: &[&str], scheme: &str) -> Self {
-        let schemes = result_file(&format!("reclaim-{name}.yaml"));
-        fs::write(&schemes, scheme).unwrap();
-        let err = result_file(&format!("reclaim-{name}.err"));
-        let mut command = isotherm(&["run", "--schemes", schemes.to_str().unwrap()]);
-        command.args(options).args(EMULATED).stderr(fs::File::create(&err).unwrap());
-        Self { run: Running::start(&mut command), err }
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(&self.err).unwrap()
-    }
-
-    /// Ends the run. Returns what it has said.
-    fn end(&mut self) -> String {
-        assert_eq!(run(Command::new("kill").args(["-INT", &self.run.pid().to_string()])).status, 0);
-        assert_eq!(self.run.wait(), 0, "{}", self.said());
-        println!("{}", self.said());
-        self.said()
-    }
-}
-
-impl Drop for Acting {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("{}", self.said());
-        }
-    }
-}
+use isotherm_lab::acting::{Acting, Cgroup};
+use isotherm_lab::idle::{MIB, V2};
+use isotherm_lab::{Ran, Running, Zram, eventually, isotherm, result_file, run};
 
 /// Idle memory, with the goals that nobody has to set.
 const IDLE: &str = "- {name: idle, action: reclaim, access_rate: 0%, age: {min: 3s}}\n";
