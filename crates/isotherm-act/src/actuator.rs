@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_core::scheme::{Action, Actuator, DryRunActuator, Outcome, Refusal, RefusalReason, Work};
+use isotherm_core::scheme::{Action, Actuator, DryRunActuator, Outcome, Refusal, RefusalReason, WantedLimits, Work};
 use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId};
 use rustix::io::Errno;
 
@@ -17,6 +17,7 @@ use super::error::ActError;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::migration::Migration;
+use super::news::News;
 use super::outside::{advise_ranges, cut_at_mappings};
 use super::reclaim::{CgroupReclaim, Readers};
 use super::refusal::{NOT_MAPPED, refusal};
@@ -54,7 +55,7 @@ impl ProcessActuator {
             root: "/".into(),
             inside: Inside::new(),
             migration: Migration::new("/".as_ref()),
-            cgroups: CgroupReclaim::default(),
+            cgroups: CgroupReclaim::new("/".as_ref()),
             is_dry: false,
             cached: Cached::new("/".as_ref()),
             swap: Swap::default(),
@@ -68,7 +69,7 @@ impl ProcessActuator {
     /// An actuator that acts on these cgroups, too. Without them, actions on cgroups are refused.
     #[must_use]
     pub fn with_cgroups(self, cgroups: SelectedCgroups) -> Self {
-        Self { cgroups: CgroupReclaim::new(&self.root, cgroups), ..self }
+        Self { cgroups: CgroupReclaim::of(&self.root, cgroups), ..self }
     }
 
     /// An actuator that does nothing to any target if `is_dry`, and reports that it has done all it was asked for. It
@@ -78,9 +79,15 @@ impl ProcessActuator {
         Self { is_dry, ..self }
     }
 
-    /// What the user must know of actions on cgroups since the previous call. Each is told once.
-    pub fn take_news(&mut self) -> Vec<String> {
+    /// What the user must know of actions on cgroups since the previous call.
+    pub fn take_news(&mut self) -> Vec<News> {
         self.cgroups.take_news()
+    }
+
+    /// Gives back the limits of cgroups that were changed, and says so in the [news](Self::take_news). Dropping the
+    /// actuator does it as well.
+    pub fn end_limits(&mut self) {
+        self.cgroups.limits().end();
     }
 
     /// Replaces the process table.
@@ -237,7 +244,7 @@ impl Actuator for ProcessActuator {
             (Some(held), CallMethod::Migration) => {
                 self.migration.run(&held, work.action, work.ranges, outcomes, &self.interrupt);
             }
-            (Some(mut held), CallMethod::Cgroup(how)) => {
+            (Some(mut held), CallMethod::Cgroup(how) | CallMethod::Limit(how)) => {
                 let Self { root, cached, swap, cgroups, .. } = self;
                 let mut readers = Readers { root, cached, swap };
                 if let Err(refusal) = cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers) {
@@ -249,6 +256,16 @@ impl Actuator for ProcessActuator {
         self.spent += began.elapsed();
         self.cpu += monitor_cpu_time().saturating_sub(cpu);
         Ok(())
+    }
+
+    fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return;
+        }
+        let cpu = monitor_cpu_time();
+        self.cgroups.limits().dry(self.is_dry);
+        self.cgroups.limit(&self.process_table, wanted);
+        self.cpu += monitor_cpu_time().saturating_sub(cpu);
     }
 
     fn time_spent(&self) -> Duration {

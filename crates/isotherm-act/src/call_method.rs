@@ -19,6 +19,8 @@ pub(super) enum CallMethod {
     Migration,
     /// A request to the kernel to reclaim memory of the target's cgroup.
     Cgroup(Reclaim),
+    /// The same. The limit of the cgroup follows by itself.
+    Limit(Reclaim),
 }
 
 impl CallMethod {
@@ -40,6 +42,7 @@ impl CallMethod {
             Action::MUnlock => Self::Inside(InsideCall::MUnlock),
             Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => Self::Migration,
             Action::Reclaim(how) => Self::Cgroup(how),
+            Action::Limit(limit) => Self::Limit(limit.reclaim),
         };
         match method {
             Self::Inside(_) if !may_be_inside => Err(ActError::NeedsInside(action)),
@@ -56,6 +59,7 @@ impl CallMethod {
             Self::Inside(call) => call.name(),
             Self::Migration => "move_pages",
             Self::Cgroup(_) => "memory.reclaim",
+            Self::Limit(_) => "memory.high",
         }
     }
 }

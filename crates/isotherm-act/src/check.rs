@@ -87,7 +87,7 @@ pub(super) fn check(
         CallMethod::Migration => {
             migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
         }
-        CallMethod::Cgroup(how) => cgroup(action, how),
+        CallMethod::Cgroup(how) | CallMethod::Limit(how) => cgroup(action, how),
     }
 }
 

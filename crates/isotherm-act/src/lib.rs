@@ -6,11 +6,12 @@
 //! scheme allows it.
 //!
 //! Actions between memory nodes move pages (`move_pages(2)`), also from outside. An action on a cgroup asks the kernel
-//! to reclaim memory of it.
+//! to reclaim memory of it, and may set its limit.
 //!
 //! - [`ProcessActuator`]: carries out the actions of schemes, from outside and from inside
 //! - [`ProcessInspector`]: finds the properties of pages and processes that filters depend on
 //! - [`Inside`]: makes system calls inside other processes
+//! - [`restore_limits`]: gives back limits of cgroups after a run was killed
 //! - [`capabilities`]: tries which actions work on this machine
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -24,7 +25,9 @@ mod facts;
 mod frames;
 mod held;
 mod inside;
+mod limits;
 mod migration;
+mod news;
 mod outside;
 mod pages;
 mod reclaim;
@@ -39,5 +42,7 @@ pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use frames::FramesError;
 pub use inside::{Inside, InsideCall, InsideError};
+pub use limits::restore_limits;
 pub use migration::{MIGRATION_MARGIN, MigrationError, PlacesError};
+pub use news::News;
 pub use pages::{OpenProbe, ProcessInspector};

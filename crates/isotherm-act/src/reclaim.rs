@@ -1,16 +1,18 @@
 //! Reclaims memory of cgroups: first the pages that are known to be idle, then what the kernel finds.
 
-use std::collections::HashSet;
 use std::path::Path;
 
-use isotherm_core::scheme::{Outcome, Reclaim, Refusal, RefusalReason};
+use isotherm_core::scheme::{Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
 use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_kernel::ProcessTable;
 use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, NoMemoryCgroup, SelectedCgroups};
 use isotherm_kernel::pages::{PageBuffer, Pagemap, Table};
 use rustix::io::Errno;
 
 use super::check::advice;
 use super::held::Held;
+use super::limits::CgroupLimits;
+use super::news::{News, NewsList};
 use super::outside::advise_ranges;
 use super::refusal::refusal;
 use super::resident::{Cached, Resident, resident};
@@ -19,17 +21,16 @@ use super::swap::Swap;
 /// Frames that are at most this many frames apart are read with one call.
 const REACH: u64 = 32;
 
-/// Reclaims memory of the cgroups of a selection.
-#[derive(Debug, Default)]
+/// Reclaims memory of the cgroups of a selection, and limits them.
+#[derive(Debug)]
 pub(super) struct CgroupReclaim {
     /// `None` if no processes are selected.
     cgroups: Option<SelectedCgroups>,
     /// How many times each page frame is mapped; `None` if the user may not read it.
     mapped: Option<Table>,
     buffer: PageBuffer,
-    /// What the user has been told of, and what the user is to be told of.
-    told: HashSet<String>,
-    news: Vec<String>,
+    limits: CgroupLimits,
+    news: NewsList,
 }
 
 /// The readers that a reclaim shares with other actions.
@@ -40,9 +41,28 @@ pub(super) struct Readers<'a> {
 }
 
 impl CgroupReclaim {
+    /// Of no cgroup. `root` stands for `/`.
+    pub(super) fn new(root: &Path) -> Self {
+        let (limits, news) = (CgroupLimits::new(root), NewsList::default());
+        Self { cgroups: None, mapped: None, buffer: PageBuffer::default(), limits, news }
+    }
+
     /// Of the cgroups of a selection. `root` stands for `/`.
-    pub(super) fn new(root: &Path, cgroups: SelectedCgroups) -> Self {
-        Self { cgroups: Some(cgroups), mapped: Table::open(root, "proc/kpagecount", false).ok(), ..Self::default() }
+    pub(super) fn of(root: &Path, cgroups: SelectedCgroups) -> Self {
+        let mapped = Table::open(root, "proc/kpagecount", false).ok();
+        Self { cgroups: Some(cgroups), mapped, ..Self::new(root) }
+    }
+
+    /// The limits of the cgroups.
+    pub(super) fn limits(&mut self) -> &mut CgroupLimits {
+        &mut self.limits
+    }
+
+    /// Sets limits to what schemes want.
+    pub(super) fn limit(&mut self, processes: &ProcessTable, wanted: &[WantedLimits<'_>]) {
+        if let Some(cgroups) = &self.cgroups {
+            self.limits.set(cgroups, processes, wanted);
+        }
     }
 
     /// Checks that the selection can be acted on.
@@ -53,9 +73,11 @@ impl CgroupReclaim {
         self.cgroups.as_ref().map_or(Err(NoMemoryCgroup::NotSelected), SelectedCgroups::check)
     }
 
-    /// What the user must know of since the last call: why a cgroup was left alone. Each is told once.
-    pub(super) fn take_news(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.news)
+    /// What the user must know of since the last call: why a cgroup was left alone, and what became of limits.
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        let mut news = self.news.take();
+        news.extend(self.limits.take_news());
+        news
     }
 
     /// Takes as much from the cgroup of a process as `ranges` have in memory, each page once.
@@ -70,8 +92,11 @@ impl CgroupReclaim {
         readers: &mut Readers<'_>,
     ) -> Result<(), Refusal> {
         let cgroup = self.cgroup(held.pid)?;
+        if self.limits.is_left(&cgroup) {
+            return Err(RefusalReason::NotPermitted.into());
+        }
         if cgroup.is_frozen() {
-            self.tell(format!("the cgroup {} is frozen: nothing is reclaimed until it is thawed", cgroup.path()));
+            self.news.warn(format!("the cgroup {} is frozen: nothing is reclaimed until it is thawed", cgroup.path()));
             return Err(RefusalReason::Busy.into());
         }
         let read = |held: &Held| match resident(readers.root, held.pid, ranges) {
@@ -131,7 +156,7 @@ impl CgroupReclaim {
             };
             // That a cgroup is removed is no news.
             if reason != RefusalReason::TargetGone {
-                self.tell(format!("nothing is reclaimed of the cgroup of process {pid}: {why}"));
+                self.news.warn(format!("nothing is reclaimed of the cgroup of process {pid}: {why}"));
             }
             reason.into()
         })
@@ -149,9 +174,7 @@ impl CgroupReclaim {
         }
         let reclaimed = cgroup.reclaim(bytes, swappiness);
         if reclaimed.without_swappiness {
-            self.tell(
-                "this kernel takes no swappiness in memory.reclaim: its own is in force (Linux 6.11 does)".into(),
-            );
+            self.news.warn("this kernel takes no swappiness in memory.reclaim: its own is in force (Linux 6.11 does)");
         }
         (reclaimed.bytes, reclaimed.ended)
     }
@@ -183,16 +206,7 @@ impl CgroupReclaim {
         // A cast from f64 saturates.
         Ok(own + of_shared as u64)
     }
-
-    fn tell(&mut self, text: String) {
-        if self.told.len() < MOST_TOLD && self.told.insert(text.clone()) {
-            self.news.push(text);
-        }
-    }
 }
-
-/// The user is told of at most so many different things.
-const MOST_TOLD: usize = 100;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
@@ -209,20 +223,20 @@ mod tests {
         let all = AddrRange::new(scratch.start(), scratch.start() + 16 * PAGE_SIZE).unwrap();
         let root = Path::new("/");
         let mapped = or_skip!(Table::open(root, "proc/kpagecount", false).map_err(|error| error.to_string()));
-        let mut reclaim = CgroupReclaim { mapped: Some(mapped), ..CgroupReclaim::default() };
+        let mut reclaim = CgroupReclaim { mapped: Some(mapped), ..CgroupReclaim::new(root) };
         assert_eq!(reclaim.in_memory_once(root, std::process::id(), &[all]), Ok(4 * PAGE_SIZE));
         assert_eq!(reclaim.in_memory_once(root, u32::MAX, &[all]), Err(Errno::NOENT));
     }
 
     #[test]
     fn what_the_user_must_know_is_told_once() {
-        let mut reclaim = CgroupReclaim::default();
+        let mut reclaim = CgroupReclaim::new(Path::new("/"));
         let own = std::process::id();
         for _ in 0..2 {
             assert_eq!(reclaim.cgroup(own).unwrap_err(), RefusalReason::NotPermitted.into());
         }
         let news = reclaim.take_news();
-        assert!(news.len() == 1 && news[0].contains("--cgroup"), "{news:?}");
+        assert!(news.len() == 1 && news[0].is_warning && news[0].text.contains("--cgroup"), "{news:?}");
         assert!(reclaim.take_news().is_empty());
         assert!(reclaim.check().is_err());
     }

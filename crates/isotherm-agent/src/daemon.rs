@@ -142,6 +142,8 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
         let token = token.map_err(system("the token of the page cannot be had"))?;
         runtime.spawn(server::serve_page(listener, token, Arc::clone(&daemon)));
     }
+    // A daemon that was killed may have left some, whatever this one does.
+    isotherm_run::restore_limits().iter().for_each(journal::tell);
     daemon.groups.configure(&config);
     daemon.groups.restore();
     daemon.take_metrics();

@@ -83,7 +83,7 @@ pub use prepared::Prepared;
 pub use properties::Properties;
 pub use recording::{RecordingSink, RecordingSummary};
 pub use scheduling::Scheduling;
-pub use schemes::{FedMetrics, FedValue, SchemeLimits};
+pub use schemes::{FedMetrics, FedValue, SchemeLimits, restore_limits};
 pub use session::{Session, Summary};
 pub use shared::{SharedRun, View};
 pub use source::recorded_facts;

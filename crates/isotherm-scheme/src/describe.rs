@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use isotherm_core::NodeId;
 use isotherm_core::scheme::{
-    Action, CgroupPressure, ClosedInterval, Condition, Feed, Filter, FilterKind, First, Goal, Metric, NodePart, Order,
-    PageKind, Quota, Reclaim, Scheme, Waiting, Watermarks,
+    Action, CgroupLimit, CgroupPressure, ClosedInterval, Condition, Feed, Filter, FilterKind, First, Goal, Metric,
+    NodePart, Order, PageKind, Quota, Reclaim, Scheme, Waiting, Watermarks,
 };
 use isotherm_core::units::hertz;
 use isotherm_core::units::setting::{bytes, duration, percent};
@@ -34,6 +34,11 @@ pub fn describe(scheme: &Scheme) -> String {
         filters(&scheme.filters),
         limits(&scheme.quota, scheme.action),
         goals(&scheme.quota),
+        scheme.action.limit().map(|_| {
+            "Limits become what they were when pressure, refaults or returns reach their goal, when the scheme sleeps, \
+             and at the end."
+                .into()
+        }),
         scheme.watermarks.as_ref().map(watermarks),
     ];
     for part in parts.iter().flatten() {
@@ -69,17 +74,28 @@ fn action(scheme: &Scheme) -> Cow<'static, str> {
                 None => format!("spreads memory over nodes by weight, {to} (move_pages).").into(),
             };
         }
-        (Action::Reclaim(Reclaim { first, swappiness }), _) => {
-            let how = match first {
-                First::PageOut => "reclaims idle pages (MADV_PAGEOUT), and lets the kernel choose for those that stay",
-                First::Cold => "makes idle pages the first that the kernel reclaims (MADV_COLD), and has it reclaim",
-                First::Nothing => "has the kernel reclaim as much as is idle",
-            };
-            let with = swappiness.map(|number| format!(" with a swappiness of {number}")).unwrap_or_default();
-            return format!("{how}, from the cgroups of the targets (memory.reclaim){with}.").into();
+        (Action::Reclaim(how), _) => return format!("{}.", reclaim(how)).into(),
+        (Action::Limit(CgroupLimit { reclaim: how, margin }), _) => {
+            let margin = percent(f64::from(margin) / f64::from(CgroupLimit::MOST_MARGIN));
+            return format!(
+                "{}; then lets their limits down to the memory that is left and {margin} of it (memory.high).",
+                reclaim(how)
+            )
+            .into();
         }
     };
     text.into()
+}
+
+/// How memory of cgroups is reclaimed.
+fn reclaim(Reclaim { first, swappiness }: Reclaim) -> String {
+    let how = match first {
+        First::PageOut => "reclaims idle pages (MADV_PAGEOUT), and lets the kernel choose for those that stay",
+        First::Cold => "makes idle pages the first that the kernel reclaims (MADV_COLD), and has it reclaim",
+        First::Nothing => "has the kernel reclaim as much as is idle",
+    };
+    let with = swappiness.map(|number| format!(" with a swappiness of {number}")).unwrap_or_default();
+    format!("{how}, from the cgroups of the targets (memory.reclaim){with}")
 }
 
 /// Which regions a condition selects, in a sentence.

@@ -34,7 +34,7 @@ impl Quantity {
     fn of(field: &str) -> &'static [Self] {
         match field {
             "size" | "bytes" => &[Self::Bytes],
-            "access_rate" => &[Self::Share],
+            "access_rate" | "margin" => &[Self::Share],
             "access_frequency" => &[Self::Frequency],
             "age" | "time" | "period" | "apply_interval" | "never_accessed" => &[Self::Time],
             "swappiness" | "looks" => &[Self::Number],

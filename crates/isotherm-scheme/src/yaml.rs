@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    Action, CgroupPressure, Condition, Destinations, Feed, Filter, FilterKind, First, Goal, MakesRoomError, Metric,
-    Moves, NodePart, PageKind, Pattern, PressureWindow, Quota, QuotaError, Reclaim, Scheme, SharedQuotaError, Waiting,
-    Watermarks, Weights,
+    Action, CgroupLimit, CgroupPressure, Condition, Destinations, Feed, Filter, FilterKind, First, Goal,
+    MakesRoomError, Metric, Moves, NodePart, PageKind, Pattern, PressureWindow, Quota, QuotaError, Reclaim, Scheme,
+    SharedQuotaError, Waiting, Watermarks, Weights,
 };
 use isotherm_core::tiering::LOOKS;
 use isotherm_core::units::{self, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError};
@@ -21,7 +21,7 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 18] = [
+const SCHEME: [&str; 19] = [
     "name",
     "size",
     "access_rate",
@@ -31,6 +31,7 @@ const SCHEME: [&str; 18] = [
     "target_node",
     "first",
     "swappiness",
+    "margin",
     "looks",
     "never_accessed",
     "makes_room_for",
@@ -88,6 +89,7 @@ fn scheme(
         _ => None,
     };
     let action = with_reclaim(&fields, action, diagnostics);
+    let action = with_margin(&fields, action, diagnostics);
     let apply_interval =
         fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
     let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
@@ -103,6 +105,9 @@ fn scheme(
         let says_goals = node.get("goals").is_some_and(|goals| !matches!(goals.value, Value::Null));
         Some(if says_goals { read } else { read.with_goals(default_goals) })
     });
+    if let (Some(action), Some(quota)) = (action, &quota) {
+        check_bound(action, quota, fields.get("quota").unwrap_or(node), diagnostics);
+    }
     let watermarks = fields.get_or("watermarks", None, |node| watermarks(node, diagnostics).map(Some));
     let filters = fields.get_or("filters", Vec::new(), |node| node.list("filters", diagnostics, filter));
     Some(Scheme {
@@ -127,7 +132,7 @@ fn with_reclaim(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut D
     let how = action.and_then(|action| action.reclaim());
     for name in ["first", "swappiness"] {
         if let (Some(action), None, Some(node)) = (action, how, fields.get(name)) {
-            let message = format!("only reclaim has {name}, and this is {action}; leave it out");
+            let message = format!("only reclaim and limit have {name}, and this is {action}; leave it out");
             return diagnostics.fail(node.position, message);
         }
     }
@@ -139,6 +144,29 @@ fn with_reclaim(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut D
     };
     let swappiness = fields.get_or("swappiness", None, |node| node.scalar(A_SWAPPINESS, diagnostics, read).map(Some));
     Some(action?.with_reclaim(Reclaim { first: first?, swappiness: swappiness? }))
+}
+
+/// The action with the field that says how far above the memory that is left it sets limits of cgroups.
+fn with_margin(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<Action> {
+    if let (Some(action), Some(node)) = (action, fields.get("margin"))
+        && action.limit().is_none()
+    {
+        let message = format!("only limit has a margin, and this is {action}; leave it out");
+        return diagnostics.fail(node.position, message);
+    }
+    let margin = fields.get_or("margin", CgroupLimit::DEFAULT.margin, |node| {
+        let share = node.scalar(A_SHARE, diagnostics, units::parse_share)?;
+        Some((share * f64::from(CgroupLimit::MOST_MARGIN)).round() as u16)
+    });
+    Some(action?.with_margin(margin?))
+}
+
+/// Checks that a scheme that sets limits has a goal that raises them.
+fn check_bound(action: Action, quota: &Quota, node: &Node, diagnostics: &mut Diagnostics) {
+    if action.limit().is_some() && !quota.goals().iter().any(Goal::is_bound) {
+        let message = "limit needs a goal that says when to raise limits: pressure, refaults or returns";
+        diagnostics.fail::<()>(node.position, message);
+    }
 }
 
 /// How many looks must have found hot memory accessed before it is moved.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, CgroupPressure, ClosedInterval, Condition, Feed, Filter, FilterKind, First, Goal, Metric, PageKind,
-    Pattern, PressureWindow, Quota, Reclaim, Scheme, Waiting, Watermarks, Weights,
+    Action, CgroupLimit, CgroupPressure, ClosedInterval, Condition, Feed, Filter, FilterKind, First, Goal, Metric,
+    PageKind, Pattern, PressureWindow, Quota, Reclaim, Scheme, Waiting, Watermarks, Weights,
 };
 use isotherm_core::{AddrRange, NodeId};
 use isotherm_scheme::{describe, parse};
@@ -146,6 +146,20 @@ fn memory_of_cgroups_is_reclaimed_within_bounds_that_a_scheme_may_set() {
 }
 
 #[test]
+fn limits_of_cgroups_have_a_margin_and_a_goal_that_raises_them() {
+    let plain = one("- {action: limit, access_rate: 0%, age: 2m..}");
+    assert_eq!((plain.action, &plain.quota), (Action::Limit(CgroupLimit::DEFAULT), &Quota::default_of(plain.action)));
+    let other = one("- {action: limit, margin: 25%, first: nothing, swappiness: 0, quota: {goals: [{returns: 1%}]}}");
+    let reclaim = Reclaim { first: First::Nothing, swappiness: Some(0) };
+    assert_eq!(other.action, Action::Limit(CgroupLimit { reclaim, margin: 250 }));
+    assert_eq!(one("4K max 0% 0% 2m max limit").quota, plain.quota);
+    let refused = |text: &str| parse("f", text).unwrap_err().to_string();
+    let without = refused("- {action: limit, quota: {goals: [{free_memory: 20%}]}}");
+    assert!(without.contains("1:26: limit needs a goal") && without.contains("refaults"), "{without}");
+    assert!(refused("- {action: reclaim, margin: 5%}").contains("only limit has a margin"));
+}
+
+#[test]
 fn a_share_is_written_in_percent_or_as_a_part_of_one() {
     let rate = |text: &str| {
         let bounds = one(text).condition.rate;
@@ -250,7 +264,8 @@ fn nodes_to_move_memory_to_are_read_in_yaml_and_in_one_line() {
 #[test]
 fn a_scheme_in_plain_words() {
     let reclaim = "- {name: cgroups, action: reclaim, access_rate: 0%, age: 2m.., first: cold, swappiness: 10}";
-    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, BETWEEN_NODES, "- action: stat", reclaim]
+    let limit = "- {name: limits, action: limit, access_rate: 0%, age: 2m.., margin: 25%}";
+    let words: String = [PRCL, ETHP, GENTLE, EVERY_FIELD, BETWEEN_NODES, "- action: stat", reclaim, limit]
         .iter()
         .flat_map(|text| parse("f", text).unwrap())
         .map(|s| describe(&s))

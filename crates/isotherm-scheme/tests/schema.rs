@@ -83,6 +83,9 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "reclaim", "first": "cold", "swappiness": 0, "unobserved": "deny"}),
         json!({"action": "reclaim", "first": null, "swappiness": "200", "quota": {"bytes": "100M"}}),
         json!({"action": "reclaim", "quota": {"goals": [{"pressure": "0.1%"}, {"refaults": "1%"}, {"returns": 0.1}]}}),
+        json!({"action": "limit", "margin": "20%", "first": "cold", "swappiness": 0}),
+        json!({"action": "limit", "margin": null, "quota": {"bytes": "100M", "goals": [{"returns": "0.2%"}]}}),
+        json!({"action": "limit", "margin": 0.05, "unobserved": "allow"}),
         json!({"action": "pageout", "quota": {"goals": [
             {"pressure": {"value": "0.1%", "tasks": "full", "over": "60s", "cgroup": "/a.slice"}}
         ]}}),
@@ -159,6 +162,9 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "cold", "swappiness": 10}),
         json!({"action": "reclaim", "first": "willneed"}),
         json!({"action": "reclaim", "swappiness": 201}),
+        json!({"action": "reclaim", "margin": "10%"}),
+        json!({"action": "limit", "margin": 2}),
+        json!({"action": "limit", "margin": "4M"}),
         json!({"action": "reclaim", "quota": {"goals": [{"pressure": {"tasks": "some"}}]}}),
         json!({"action": "reclaim", "quota": {"goals": [{"pressure": {"value": "1%", "over": "5m"}}]}}),
         json!({"action": "reclaim", "quota": {"goals": [{"returns": "0.2"}, {"refaults": 5}]}}),

@@ -201,7 +201,7 @@ impl SimActuator {
         let reclaimed = &mut self.memory.presence().borrow_mut().reclaimed[area];
         machine.spent += self.costs.page * (end - first) as u32;
         match action {
-            Action::PageOut | Action::Reclaim(_) => {
+            Action::PageOut | Action::Reclaim(_) | Action::Limit(_) => {
                 let mut outcome = Outcome { resident: Some(0), ..Outcome::default() };
                 for (page, reclaimed) in (first..end).zip(&mut reclaimed[first..end]) {
                     if machine.locked[area][page] {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{NodeId, PAGE_SIZE};
 
+use super::cgroup_limit::CgroupLimit;
 use super::destination::{Destinations, HUGE_PAGE_SIZE};
 
 /// An action with its parameters. The names are DAMON's where it has the action.
@@ -39,6 +40,10 @@ pub enum Action {
     /// Take as much from the cgroups of the targets as they have idle: first the idle pages themselves, then what the
     /// kernel finds (`memory.reclaim` of cgroup version 2).
     Reclaim(Reclaim),
+    /// The same, and let the limits of the cgroups (`memory.high`) down to what is left. The limits are raised again as
+    /// soon as a goal of the scheme is reached that is a [bound](super::Goal::is_bound); without such a goal, none is
+    /// set.
+    Limit(CgroupLimit),
 }
 
 /// How memory of a cgroup is reclaimed.
@@ -141,7 +146,7 @@ struct Row {
 impl Action {
     /// All actions, in the order in which they are documented. Those that move memory to nodes that a scheme names have
     /// node 0.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Stat,
         Self::WillNeed,
         Self::Cold,
@@ -156,6 +161,7 @@ impl Action {
         Self::MigrateHot(Destinations::one(NodeId(0))),
         Self::MigrateCold(Destinations::one(NodeId(0))),
         Self::Reclaim(Reclaim::DEFAULT),
+        Self::Limit(CgroupLimit::DEFAULT),
     ];
 
     /// The table of actions. A huge page moves whole. Locking memory that is absent would fill it.
@@ -186,6 +192,7 @@ impl Action {
             Self::MigrateHot(_) => row("migrate_hot", HottestFirst, HUGE, PagesInUse, Some(Hot)),
             Self::MigrateCold(_) => row("migrate_cold", ColdestFirst, HUGE, IdlePages, Some(Cold)),
             Self::Reclaim(_) => row("reclaim", ColdestFirst, PAGE, IdlePages, None),
+            Self::Limit(_) => row("limit", ColdestFirst, PAGE, IdlePages, None),
         }
     }
 
@@ -213,13 +220,36 @@ impl Action {
 
     /// How it reclaims memory of cgroups, if it does.
     pub const fn reclaim(&self) -> Option<Reclaim> {
-        if let Self::Reclaim(how) = self { Some(*how) } else { None }
+        if let Self::Reclaim(how) = self {
+            Some(*how)
+        } else if let Self::Limit(limit) = self {
+            Some(limit.reclaim)
+        } else {
+            None
+        }
     }
 
     /// The same action, which reclaims in this way if it reclaims memory of cgroups.
     #[must_use]
     pub const fn with_reclaim(self, how: Reclaim) -> Self {
-        if let Self::Reclaim(_) = self { Self::Reclaim(how) } else { self }
+        if let Self::Reclaim(_) = self {
+            Self::Reclaim(how)
+        } else if let Self::Limit(limit) = self {
+            Self::Limit(CgroupLimit { reclaim: how, ..limit })
+        } else {
+            self
+        }
+    }
+
+    /// How it sets limits of cgroups, if it does.
+    pub const fn limit(&self) -> Option<CgroupLimit> {
+        if let Self::Limit(how) = self { Some(*how) } else { None }
+    }
+
+    /// The same action, which sets limits with this margin if it sets limits of cgroups.
+    #[must_use]
+    pub const fn with_margin(self, margin: u16) -> Self {
+        if let Self::Limit(limit) = self { Self::Limit(CgroupLimit { margin, ..limit }) } else { self }
     }
 
     /// Its name in scheme files and reports.
@@ -264,7 +294,7 @@ impl Action {
 
     /// Whether the action frees the memory, so that it can be seen to come back.
     pub const fn frees(&self) -> bool {
-        matches!(self, Self::PageOut | Self::Reclaim(_))
+        matches!(self, Self::PageOut | Self::Reclaim(_) | Self::Limit(_))
     }
 
     /// Whether the action changes the memory, so that its age starts again.

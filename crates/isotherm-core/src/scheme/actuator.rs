@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, BoxError, Mapping, NodeId, TargetId};
 
-use super::{Action, Refusal};
+use super::{Action, Refusal, WantedLimits};
 
 /// One call: one action on ranges of one target.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,11 @@ pub trait Actuator {
     /// has ended.
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError>;
 
+    /// Sets the limits of the cgroups of targets to what schemes want: `wanted` has an entry for each scheme that sets
+    /// limits and is awake. All other limits that were set before become what they were. It is called about once a
+    /// second, as long as there is such a scheme or was one at the call before.
+    fn set_limits(&mut self, _wanted: &[WantedLimits<'_>]) {}
+
     /// The time spent in [`apply`](Self::apply) since the start. A quota of time is charged with it.
     fn time_spent(&self) -> Duration;
 }
@@ -110,6 +115,10 @@ impl<A: Actuator + ?Sized> Actuator for Box<A> {
 
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         (**self).apply(work, outcomes)
+    }
+
+    fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {
+        (**self).set_limits(wanted);
     }
 
     fn time_spent(&self) -> Duration {

@@ -9,7 +9,7 @@ use super::limits::Share;
 use super::slowdown::{Judgement, Slowdown};
 use super::tuner::Tuner;
 use super::victims::Tally;
-use super::{Gauges, Metric, Quota};
+use super::{Gauges, Goal, Metric, Quota};
 
 /// The bytes that a quota of time allows at first, before the speed of the action has been measured.
 const FIRST_BYTES: u64 = 1 << 20;
@@ -34,8 +34,11 @@ pub(crate) struct QuotaUse {
     stalled: Option<(Duration, f64)>,
     /// How far the goals were reached when they were read last; 1 is exactly.
     score: Option<f64>,
-    /// Whether a goal was reached then that is a bound ([`Goal::is_bound`](super::Goal::is_bound)).
-    is_bound: bool,
+    /// The goal that was reached then and is a bound ([`Goal::is_bound`]), with the value of its
+    /// metric. The first, if there are several.
+    bound: Option<(Goal, f64)>,
+    /// When that was.
+    read_at: Option<Duration>,
     /// Whether the quota did not suffice in this period.
     exceeded: bool,
     /// The share of the quota that is in force.
@@ -91,7 +94,8 @@ impl QuotaUse {
             missing: None,
             stalled: None,
             score: None,
-            is_bound: false,
+            bound: None,
+            read_at: None,
             exceeded: false,
             slowdown: Slowdown::default(),
         }
@@ -127,7 +131,26 @@ impl QuotaUse {
         self.missing = None;
         self.stalled = None;
         self.score = None;
-        self.is_bound = false;
+        self.bound = None;
+        self.read_at = None;
+    }
+
+    /// The goal that is reached now and is a bound, with the value of its metric. Reads the goals, unless that was done
+    /// for this snapshot.
+    pub(crate) fn bound(
+        &mut self,
+        quota: &Quota,
+        gauges: &mut impl Gauges,
+        snapshot: &Snapshot,
+    ) -> Option<(Goal, f64)> {
+        if self.read_at == Some(snapshot.time) {
+            return self.bound.clone();
+        }
+        let mut bounds = quota.goals().iter().filter(|goal| goal.is_bound());
+        bounds.find_map(|goal| {
+            let value = gauges.read(goal.metric(), snapshot)?;
+            (goal.score(value) >= 1.0).then(|| (goal.clone(), value))
+        })
     }
 
     /// Begins another period if the present one is over, and tunes the quota.
@@ -167,7 +190,8 @@ impl QuotaUse {
         snapshot: &Snapshot,
     ) -> Option<f64> {
         let mut best: Option<f64> = None;
-        self.is_bound = false;
+        self.bound = None;
+        self.read_at = Some(now);
         for goal in quota.goals() {
             let Some(value) = gauges.read(goal.metric(), snapshot) else {
                 continue;
@@ -182,7 +206,9 @@ impl QuotaUse {
                 value
             };
             let score = goal.score(value);
-            self.is_bound |= goal.is_bound() && score >= 1.0;
+            if goal.is_bound() && score >= 1.0 {
+                self.bound.get_or_insert_with(|| (goal.clone(), value));
+            }
             best = Some(best.map_or(score, |best| best.max(score)));
         }
         if best.is_some() {
@@ -194,7 +220,7 @@ impl QuotaUse {
 
     /// The bytes that the goals allow in a period.
     fn wanted(&self) -> Option<u64> {
-        if self.is_bound {
+        if self.bound.is_some() {
             return Some(0);
         }
         self.missing.or_else(|| self.tuner.as_ref().map(Tuner::quota))

@@ -12,6 +12,7 @@ use super::application::{Batch, SchemeApplication};
 use super::backoff::{Backoff, Rejections};
 use super::budget::{QuotaLimits, QuotaUse, missing};
 use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
+use super::cgroup_limit::{InUse, LIMITS_EVERY};
 use super::effective::{Effective, effective_filters};
 use super::history::ActionHistory;
 use super::limits::{Limiter, Limits, TakenOut};
@@ -22,8 +23,8 @@ use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
-    Actuator, Application, Gauges, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns, Scheme,
-    Statistics, Wake,
+    Actuator, Application, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns, Scheme,
+    Statistics, Wake, WantedLimits,
 };
 
 /// A scheme needs something that is not possible here.
@@ -62,6 +63,8 @@ pub struct Schemes<A, I, G> {
     /// until the next snapshot, which has it.
     interval: Option<Duration>,
     limiter: Limiter,
+    /// When limits of cgroups were set last, and for how many schemes.
+    limited: Option<(Duration, usize)>,
     // These buffers are used again, so that an application allocates little.
     candidates: Vec<Candidate>,
     facts: Vec<Option<ProcessFacts>>,
@@ -94,6 +97,8 @@ struct ActiveScheme {
     not_again: ActionHistory,
     /// What its filters have rejected.
     rejections: Rejections,
+    /// How much memory its targets use, if it sets limits of cgroups.
+    in_use: InUse,
     /// Whether too much of the memory that it freed came back recently.
     returning: bool,
     report: Report,
@@ -126,6 +131,7 @@ impl ActiveScheme {
             in_place: ActionHistory::default(),
             not_again: ActionHistory::default(),
             rejections: Rejections::default(),
+            in_use: InUse::default(),
             returning: false,
             report,
         }
@@ -186,6 +192,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             wakes: Vec::new(),
             interval: None,
             limiter: Limiter::default(),
+            limited: None,
             candidates: Vec::new(),
             facts: Vec::new(),
             batch: Batch::default(),
@@ -313,6 +320,10 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 }
             }
             active.report.awake = active.watermarks.is_awake();
+        }
+        // While all sleep, nothing is known of pressure and of what comes back.
+        if self.sleeps_until().is_some() {
+            self.limit_cgroups(snapshot);
         }
     }
 
@@ -481,6 +492,39 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         Ok(())
     }
 
+    /// Lets the actuator set the limits of cgroups that the schemes want, once in a while, and at once when a scheme
+    /// falls asleep or wakes.
+    fn limit_cgroups(&mut self, snapshot: &Snapshot) {
+        let is_limiting = |active: &ActiveScheme| {
+            let has_bound = || active.scheme.quota.goals().iter().any(Goal::is_bound);
+            active.scheme.action.limit().is_some() && active.watermarks.is_awake() && has_bound()
+        };
+        let count = self.active.iter().filter(|active| is_limiting(active)).count();
+        let is_due = match self.limited {
+            None | Some((_, 0)) => count > 0,
+            Some((at, before)) => count != before || snapshot.time + snapshot.aggregation / 2 >= at + LIMITS_EVERY,
+        };
+        if !is_due {
+            return;
+        }
+        self.limited = Some((snapshot.time, count));
+        let limiting = self.active.iter_mut().filter(|active| is_limiting(active));
+        let known = limiting.filter_map(|active| {
+            let ActiveScheme { scheme, budget, returned, in_use, .. } = active;
+            let mut gauges = WithReturns { gauges: &mut self.gauges, returned };
+            let reached = budget.bound(&scheme.quota, &mut gauges, snapshot);
+            let in_use = in_use.count(snapshot, scheme.condition.age.min());
+            Some((&*scheme.name, scheme.action.limit()?, reached, in_use))
+        });
+        let known: Vec<_> = known.collect();
+        let wanted = known.iter().map(|(scheme, how, reached, in_use)| {
+            let reached = reached.as_ref().map(|(goal, value)| (goal, *value));
+            WantedLimits { scheme, how: *how, reached, in_use }
+        });
+        let wanted: Vec<_> = wanted.collect();
+        self.actuator.set_limits(&wanted);
+    }
+
     /// Tells the schemes that move memory in the other direction what the last application of this one has undone. What
     /// is demoted was promoted in vain if it has been idle for at least half of the time since then.
     fn count_moved_back(&mut self, index: usize, snapshot: &Snapshot) {
@@ -538,6 +582,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
                 self.apply(index, snapshot)?;
             }
         }
+        self.limit_cgroups(snapshot);
         Ok(())
     }
 }

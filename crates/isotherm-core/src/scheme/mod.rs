@@ -10,6 +10,7 @@
 //! - In no period is an action called for more bytes than the quota allows, and all schemes together keep to their
 //!   [`Limits`].
 //! - In no period that begins with too much pressure, too many refaults or returns, by its goals, does a scheme act.
+//!   The limits of cgroups that it has let down are raised then.
 //! - While more than a tenth of the memory that a scheme frees or moves comes back soon, less of its quota is in force.
 //! - Memory that was moved to another node is not moved back at once.
 //! - Memory that cannot be freed is tried again after twice the time, each time.
@@ -22,6 +23,7 @@ mod application;
 mod backoff;
 mod budget;
 mod candidates;
+mod cgroup_limit;
 mod condition;
 mod destination;
 mod dry_run;
@@ -53,6 +55,7 @@ use crate::tiering::LOOKS;
 pub(crate) use action::Reach;
 pub use action::{Action, First, Moves, Order, Reclaim};
 pub use actuator::{Actuator, Outcome, Work};
+pub use cgroup_limit::{CgroupLimit, TargetUse, WantedLimits};
 pub use condition::{ClosedInterval, Condition};
 pub use destination::{DestinationError, Destinations, HUGE_PAGE_SIZE, MOST_DESTINATIONS};
 pub use dry_run::{DryRunActuator, DryRunInspector};

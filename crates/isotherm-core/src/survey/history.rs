@@ -160,6 +160,11 @@ impl PageHistory {
         self.times.get(1).map_or(Duration::ZERO, |&before| self.time().saturating_sub(before))
     }
 
+    /// The time from the first survey, or as far back as is remembered, to the last.
+    pub(crate) fn lasted(&self) -> Duration {
+        self.idle_time(u16::MAX)
+    }
+
     /// The shortest time for which a page has been idle that was last accessed this many surveys ago.
     pub(super) fn idle_time(&self, surveys: u16) -> Duration {
         let time = self.times.get(usize::from(surveys)).or(self.times.back()).copied().unwrap_or_default();

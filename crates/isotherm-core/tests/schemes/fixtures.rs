@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, Work,
+    Action, Actuator, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, TargetUse, WantedLimits,
+    Work,
 };
 use isotherm_core::{
     AddrRange, BoxError, Mapping, NodeId, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
@@ -61,11 +62,20 @@ pub struct Call {
     pub ranges: Vec<AddrRange>,
 }
 
-/// The calls of the actuator, shared with the test.
+/// The limits that were wanted at one time: for each scheme its name, whether a goal is reached, and how much its
+/// targets use.
+pub type Limits = Vec<(String, bool, Vec<TargetUse>)>;
+
+/// The calls of the actuator, shared with the test, and the limits that were wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Log(pub Rc<RefCell<Vec<Call>>>);
+pub struct Log(pub Rc<RefCell<Vec<Call>>>, pub Rc<RefCell<Vec<Limits>>>);
 
 impl Log {
+    /// Takes the limits that were wanted since the last time.
+    pub fn take_limits(&self) -> Vec<Limits> {
+        self.1.take()
+    }
+
     /// Takes the calls since the last time, range by range.
     pub fn take(&self) -> Vec<(TargetId, AddrRange)> {
         let calls = self.0.take();
@@ -139,6 +149,11 @@ impl Actuator for TestActuator {
         let (action, target) = (work.action, work.target);
         self.log.0.borrow_mut().push(Call { action, target, ranges: work.ranges.to_vec() });
         Ok(())
+    }
+
+    fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {
+        let limits = wanted.iter().map(|one| (one.scheme.to_owned(), one.reached.is_some(), one.in_use.to_vec()));
+        self.log.1.borrow_mut().push(limits.collect());
     }
 
     fn time_spent(&self) -> Duration {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod behaviour;
+mod cgroups;
 mod exchange;
 mod fixtures;
 mod goals;

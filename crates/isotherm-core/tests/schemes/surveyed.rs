@@ -13,17 +13,17 @@ use crate::fixtures::{
     AGGREGATION, Log, Region, SAMPLES, TestActuator, TestInspector, action, pages, process, snapshot, target,
 };
 
-const SECOND: Duration = Duration::from_secs(1);
+pub const SECOND: Duration = Duration::from_secs(1);
 
 /// The pages of a block of 512 for which the last survey has these answers.
 #[derive(Clone, Copy)]
-struct Pages {
-    present: fn(usize) -> bool,
-    accessed: fn(usize) -> bool,
+pub struct Pages {
+    pub present: fn(usize) -> bool,
+    pub accessed: fn(usize) -> bool,
 }
 
 /// A survey in each of the first `seconds` seconds, which found this.
-fn history(seconds: u64, block: Pages) -> PageHistory {
+pub fn history(seconds: u64, block: Pages) -> PageHistory {
     let mut history = PageHistory::default();
     (1..=seconds).for_each(|second| history.take(&[found(block)], SECOND * second as u32));
     history
@@ -35,7 +35,7 @@ fn found(block: Pages) -> BlockPages {
 }
 
 /// A snapshot of regions of the pages that the survey knows.
-fn surveyed(nth: u32, regions: &[Region], history: &PageHistory) -> Snapshot {
+pub fn surveyed(nth: u32, regions: &[Region], history: &PageHistory) -> Snapshot {
     let mut target = target(1, regions, &[(0, 512, "")]);
     for region in &mut target.regions {
         region.pages = Some(history.pages_in(region.range));
@@ -48,7 +48,7 @@ fn schemes(scheme: Scheme, log: &Log) -> Schemes<TestActuator, TestInspector, No
     Schemes::new(vec![scheme], TestActuator::new(log), TestInspector::NONE, NoGauges).unwrap()
 }
 
-fn idle(age: Duration) -> Condition {
+pub fn idle(age: Duration) -> Condition {
     Condition {
         rate: ClosedInterval::new(0.0, 0.0).unwrap(),
         age: ClosedInterval::new(age, Duration::MAX).unwrap(),

@@ -39,8 +39,8 @@ pub(super) fn run(
     if options.workload.is_none() && !wants_estimates {
         let actions: Vec<&str> = schemes.iter().map(|scheme| scheme.action.name()).collect();
         return Err(EvalError::Failed(format!(
-            "what {} would give is not known from a recording, only that of pageout and reclaim; name a command after \
-             --, or a --workload",
+            "what {} would give is not known from a recording, only that of pageout, reclaim and limit; name a command \
+             after --, or a --workload",
             actions.join(", ")
         )));
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fstat, openat};
 
 /// The files of one cgroup. Each is read and written by its name.
 pub trait CgroupFiles: fmt::Debug + Send {
@@ -21,6 +21,12 @@ pub trait CgroupFiles: fmt::Debug + Send {
     /// # Errors
     /// Those of the system.
     fn write(&self, name: &str, text: &str) -> io::Result<()>;
+
+    /// The inode number of the directory, which no other cgroup of the hierarchy has, before or later.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn inode(&self) -> io::Result<u64>;
 }
 
 /// The directory of a cgroup. It is held open, so that a cgroup that is made later at the same path is another one.
@@ -64,5 +70,9 @@ impl CgroupFiles for CgroupDirectory {
         let mut file = self.open_file(name, OFlags::WRONLY | OFlags::TRUNC)?;
         // A second call after a signal would ask for all of it again.
         file.write(text.as_bytes()).map(|_| ())
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        Ok(fstat(&self.0)?.st_ino)
     }
 }

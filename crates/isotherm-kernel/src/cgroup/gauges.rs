@@ -1,6 +1,6 @@
 //! The figures of cgroups that goals of schemes depend on: pressure, and memory that came back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use isotherm_core::Snapshot;
 use isotherm_core::scheme::{CameBack, CgroupPressure, PressureWindow, Waiting};
@@ -74,11 +74,7 @@ impl CgroupGauges {
     /// The cgroups of the targets, each once.
     fn all(&self, snapshot: &Snapshot) -> Vec<CgroupMemory> {
         let pids = snapshot.targets.iter().filter_map(|target| target.id.pid());
-        let paths: BTreeSet<String> = pids.filter_map(|pid| self.cgroups.path_of(pid).ok()).collect();
-        let mut all: Vec<CgroupMemory> = paths.iter().filter_map(|path| self.cgroups.of_path(path).ok()).collect();
-        all.sort_by(|a, b| a.path().cmp(b.path()));
-        all.dedup_by(|a, b| a.path() == b.path());
-        all
+        self.cgroups.of_each(pids).into_iter().map(|(cgroup, _)| cgroup).collect()
     }
 }
 

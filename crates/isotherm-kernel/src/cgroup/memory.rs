@@ -1,5 +1,5 @@
-//! The memory of one cgroup of version 2: what the kernel counts of it, how long its tasks wait for memory, and
-//! requests to reclaim (Linux `Documentation/admin-guide/cgroup-v2.rst`, "Memory", and `accounting/psi.rst`).
+//! The memory of one cgroup of version 2: what the kernel counts of it, how long its tasks wait for memory, requests to
+//! reclaim, and its limits (Linux `Documentation/admin-guide/cgroup-v2.rst`, "Memory", and `accounting/psi.rst`).
 
 use std::io;
 
@@ -8,6 +8,7 @@ use procfs::{FromRead, MemoryPressure, ProcResult};
 use rustix::io::Errno;
 
 use super::files::{CgroupDirectory, CgroupFiles};
+use super::limit::{LimitFile, MemoryLimit};
 use super::{CgroupVersion, Hierarchy, NoMemoryCgroup};
 
 /// The file by which the kernel is asked to reclaim.
@@ -144,6 +145,40 @@ impl<F: CgroupFiles> CgroupMemory<F> {
         self.files.read("memory.current").as_ref().is_err_and(is_gone)
     }
 
+    /// The bytes that are charged to it and to those below it.
+    ///
+    /// # Errors
+    /// If `memory.current` cannot be read, or holds no number.
+    pub fn current(&self) -> io::Result<u64> {
+        let text = self.files.read("memory.current")?;
+        text.trim().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Its limit by this file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds no limit.
+    pub fn limit(&self, file: LimitFile) -> io::Result<MemoryLimit> {
+        let text = self.files.read(file.name())?;
+        let limit = text.trim().parse();
+        limit.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Sets its limit by this file. The kernel keeps whole pages.
+    ///
+    /// # Errors
+    /// If the file cannot be written to.
+    pub fn set_limit(&self, file: LimitFile, limit: MemoryLimit) -> io::Result<()> {
+        self.files.write(file.name(), &limit.to_string())
+    }
+
+    /// How often its tasks had to reclaim because it had more memory than `memory.high` (`high` in `memory.events`).
+    /// `None` if that is not known: the file cannot be read, or says nothing of it.
+    pub fn times_above_high(&self) -> Option<u64> {
+        let events = self.files.read("memory.events").ok()?;
+        events.lines().find_map(|line| line.strip_prefix("high ")?.trim().parse().ok())
+    }
+
     /// Asks the kernel to reclaim `bytes`, with this swappiness (0 to 200) if it takes one. It takes what it finds to
     /// be the least used, of this cgroup and of those below it.
     pub fn reclaim(&self, bytes: u64, swappiness: Option<u8>) -> Reclaimed {
@@ -220,6 +255,10 @@ mod tests {
             *self.stolen.borrow_mut() += taken;
             if taken < pages { Err(Errno::AGAIN.into()) } else { Ok(()) }
         }
+
+        fn inode(&self) -> io::Result<u64> {
+            Ok(1)
+        }
     }
 
     fn with_pages(left: u64) -> CgroupMemory<Made> {
@@ -282,6 +321,27 @@ mod tests {
         assert!(cgroup.pressure().is_err());
         file("cgroup.events", "populated 1\nfrozen 1\n");
         assert!(cgroup.is_frozen());
+    }
+
+    #[test]
+    fn a_limit_is_read_and_set_and_what_cannot_be_read_is_not_known() {
+        let root = mounted_at_cg();
+        let file = |name: &str, text: &str| write(root.path(), &format!("cg/a/{name}"), text);
+        file("memory.current", "4096\n");
+        let cgroup = CgroupMemory::open(&Hierarchy::find(root.path()).unwrap(), "/a").unwrap();
+        assert_eq!(cgroup.current().unwrap(), 4096);
+        assert!(cgroup.limit(LimitFile::High).is_err() && cgroup.times_above_high().is_none());
+        file("memory.high", "max\n");
+        file("memory.events", "low 1\nhigh 7\nmax 0\n");
+        assert_eq!(cgroup.limit(LimitFile::High).unwrap(), MemoryLimit::Max);
+        assert_eq!(cgroup.times_above_high(), Some(7));
+        cgroup.set_limit(LimitFile::High, MemoryLimit::Bytes(8192)).unwrap();
+        assert_eq!(cgroup.limit(LimitFile::High).unwrap(), MemoryLimit::Bytes(8192));
+        file("memory.events", "low 1\n");
+        file("memory.high", "much\n");
+        assert!(cgroup.limit(LimitFile::High).is_err() && cgroup.times_above_high().is_none());
+        let other = CgroupDirectory::open(&root.path().join("cg")).unwrap();
+        assert_ne!(cgroup.files().inode().unwrap(), other.inode().unwrap());
     }
 
     #[test]

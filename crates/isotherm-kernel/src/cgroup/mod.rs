@@ -5,11 +5,12 @@
 //! (Linux `Documentation/admin-guide/cgroup-v1` and `cgroup-v2.rst`). The memory controller belongs to one hierarchy at
 //! a time. This module uses only that hierarchy. Inode numbers are unique within one hierarchy.
 //!
-//! Of version 2, it also asks the kernel to reclaim memory of a cgroup ([`CgroupMemory`]).
+//! Of version 2, it also asks the kernel to reclaim memory of a cgroup, and sets limits of it ([`CgroupMemory`]).
 
 mod files;
 mod gauges;
 mod hierarchy;
+mod limit;
 mod limits;
 #[cfg(test)]
 mod made;
@@ -22,6 +23,7 @@ mod tree;
 pub use files::{CgroupDirectory, CgroupFiles};
 pub use gauges::CgroupGauges;
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
+pub use limit::{LimitFile, MemoryLimit};
 pub use limits::{MemoryLimits, memory_limits};
 pub use members::processes_in;
 pub use memory::{CgroupCounters, CgroupMemory, Reclaimed};

@@ -15,9 +15,9 @@ pub enum NoMemoryCgroup {
     NoHierarchy(#[from] NoHierarchy),
     /// The hierarchy that accounts memory is of version 1.
     #[error(
-        "memory is accounted by cgroups of version 1 here, which have no memory.reclaim (boot with \
-         systemd.unified_cgroup_hierarchy=1, or with cgroup_no_v1=memory; the actions pageout and cold work without \
-         cgroups)"
+        "memory is accounted by cgroups of version 1 here, which have neither memory.reclaim nor memory.high (boot \
+         with systemd.unified_cgroup_hierarchy=1, or with cgroup_no_v1=memory; the actions pageout and cold work \
+         without cgroups)"
     )]
     Version1,
     /// The hierarchy is not mounted.

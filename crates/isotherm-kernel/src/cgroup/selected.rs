@@ -1,5 +1,6 @@
 //! The cgroups of the processes of a selection, as far as the selection names them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{CgroupMemory, Hierarchy, NoHierarchy, NoMemoryCgroup, is_below, of_process};
@@ -39,16 +40,32 @@ impl SelectedCgroups {
         self.of_path(&self.path_of(pid)?)
     }
 
+    /// The cgroups that account the memory of these processes now, each once, with its processes, in the order of
+    /// their paths. Those that [`of`](Self::of) refuses are left out.
+    pub fn of_each(&self, pids: impl IntoIterator<Item = u32>) -> Vec<(CgroupMemory, Vec<u32>)> {
+        let mut by_path: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for pid in pids {
+            self.path_of(pid).into_iter().for_each(|path| by_path.entry(path).or_default().push(pid));
+        }
+        // Several may have their memory accounted by one above them.
+        let mut found: BTreeMap<String, (CgroupMemory, Vec<u32>)> = BTreeMap::new();
+        for (path, pids) in by_path {
+            let Ok(cgroup) = self.of_path(&path) else { continue };
+            found.entry(cgroup.path().to_owned()).or_insert((cgroup, Vec::new())).1.extend(pids);
+        }
+        found.into_values().collect()
+    }
+
     /// The path of the cgroup of process `pid` now.
     ///
     /// # Errors
     /// If it is not there any more.
-    pub(super) fn path_of(&self, pid: u32) -> Result<String, NoMemoryCgroup> {
+    fn path_of(&self, pid: u32) -> Result<String, NoMemoryCgroup> {
         of_process(&self.root, pid).ok_or_else(|| NoMemoryCgroup::Gone { path: format!("of {pid}") })
     }
 
     /// The cgroup that accounts the memory of the one at `path`, as [`of`](Self::of) has it.
-    pub(super) fn of_path(&self, path: &str) -> Result<CgroupMemory, NoMemoryCgroup> {
+    fn of_path(&self, path: &str) -> Result<CgroupMemory, NoMemoryCgroup> {
         let named = self.named(path).ok_or_else(|| NoMemoryCgroup::OtherCgroup { path: path.into() })?;
         let found = CgroupMemory::open(self.hierarchy()?, path)?;
         // One above it has other processes, too.
@@ -115,6 +132,10 @@ mod tests {
         assert!(matches!(refused, NoMemoryCgroup::NoController { .. }), "the slice is not selected: {refused}");
         assert!(matches!(of(&[unit], 3), Err(NoMemoryCgroup::OtherCgroup { .. })));
         assert!(matches!(of(&[cgroup("/")], 4), Err(NoMemoryCgroup::Gone { .. })));
+        let cgroups = SelectedCgroups::new(root.path(), selection(&[cgroup("/a.slice")], &[]));
+        let each = cgroups.of_each([1, 2, 3, 4]);
+        let found: Vec<_> = each.iter().map(|(cgroup, pids)| (cgroup.path(), &pids[..])).collect();
+        assert_eq!(found, [("/a.slice", &[2][..]), ("/a.slice/x.service/worker", &[1])]);
 
         let cgroups = SelectedCgroups::new(root.path(), selection(&[cgroup("/a.slice/*")], &[]));
         assert_eq!(cgroups.named("/a.slice/x.service/worker").as_deref(), Some("/a.slice/x.service"));

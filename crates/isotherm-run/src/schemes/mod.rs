@@ -4,6 +4,7 @@ mod faults;
 mod fed;
 mod file;
 mod inline;
+mod left;
 mod limits;
 mod returns;
 mod wakes;
@@ -11,6 +12,7 @@ mod worker;
 
 pub use fed::{FedMetrics, FedValue};
 pub(crate) use inline::InlineSchemes;
+pub use left::restore_limits;
 pub use limits::SchemeLimits;
 pub(crate) use worker::{PreparedSchemes, SchemeThread};
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use isotherm_act::{ProcessActuator, ProcessInspector};
-use isotherm_core::scheme::{Application, Feed, Goal, Metric, Report, Scheme, Schemes};
+use isotherm_core::scheme::{Actuator, Application, Feed, Goal, Metric, Report, Scheme, Schemes};
 use isotherm_core::{AccessProbe, Attributes, BoxError, MemoryUse, Sink, Snapshot, TargetId, units};
 use isotherm_kernel::cgroup::SelectedCgroups;
 use isotherm_kernel::{ProcessTable, Selection, memory_use, system_memory};
@@ -20,6 +20,7 @@ use isotherm_scheme::Diagnostics;
 use super::faults::MajorFaults;
 use super::fed::RunGauges;
 use super::file::{SchemeFile, SchemeFileWatch};
+use super::left::{self, restore_limits};
 use super::limits::SchemeLimits;
 use super::returns::notice;
 use super::wakes;
@@ -145,7 +146,9 @@ impl PreparedSchemes {
         };
         let work = move || {
             let mut helper = worker.delivery.helpers().thread();
+            worker.restore_limits();
             let ended = worker.work(&mut helper);
+            worker.end_limits();
             worker.limits.end(worker.engine.taken_out());
             // Without schemes there is nothing to rest for.
             worker.control.rest.want(false);
@@ -286,6 +289,19 @@ impl Worker {
         }
     }
 
+    /// Gives back the limits of cgroups that runs have left which were killed.
+    fn restore_limits(&self) {
+        if !self.engine.actuator().is_dry() {
+            restore_limits().into_iter().for_each(|notice| self.delivery.send(Event::Notice(notice)));
+        }
+    }
+
+    /// Gives back the limits of cgroups that this run has set.
+    fn end_limits(&mut self) {
+        self.engine.actuator_mut().end_limits();
+        self.report_news();
+    }
+
     /// The CPU time of this thread that actions took so far. Quotas bound it, and the budget does not. What filters
     /// take is a part of the budget.
     fn action_cpu_time(&self) -> Duration {
@@ -348,11 +364,15 @@ impl Worker {
                 self.refused.insert(target, refusal);
             }
         }
-        for text in self.engine.actuator_mut().take_news() {
-            self.notice(Severity::Warning, &text);
-        }
+        self.report_news();
         let members = self.processes.members();
         self.refused.retain(|target, _| members.contains_key(target));
+    }
+
+    /// Says what became of cgroups.
+    fn report_news(&mut self) {
+        let news = self.engine.actuator_mut().take_news();
+        news.into_iter().for_each(|news| self.delivery.send(Event::Notice(left::notice(&news))));
     }
 
     /// Says for how long targets were stopped for calls inside them, if they were.
@@ -435,7 +455,10 @@ fn longest_aggregation(engine: &Engine) -> Option<Duration> {
 
 /// The warning about schemes that take memory away by samples only. `None` without such schemes.
 fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
-    let names: Vec<&str> = schemes.filter(|scheme| scheme.action.takes_away()).map(|scheme| &*scheme.name).collect();
+    let schemes: Vec<&Scheme> = schemes.filter(|scheme| scheme.action.takes_away()).collect();
+    let names: Vec<&str> = schemes.iter().map(|scheme| &*scheme.name).collect();
+    let limits = schemes.iter().any(|scheme| scheme.action.limit().is_some());
+    let no_limits = if limits { ", and no limit of a cgroup is set" } else { "" };
     let (first, rest) = names.split_first()?;
     let (what, acts) = match rest {
         [] => (format!("the scheme {first}"), "acts"),
@@ -443,8 +466,8 @@ fn unsurveyed<'a>(schemes: impl Iterator<Item = &'a Scheme>) -> Option<String> {
     };
     Some(format!(
         "without a survey, {what} {acts} on whole regions, but samples check only single pages of them: a region \
-         can hold pages that are in use, and no page is checked again just before the action; leave out --survey off, \
-         and use the probe bpf or idle (isotherm doctor says what they need)"
+         can hold pages that are in use, and no page is checked again just before the action{no_limits}; leave out \
+         --survey off, and use the probe bpf or idle (isotherm doctor says what they need)"
     ))
 }
 

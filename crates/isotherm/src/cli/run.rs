@@ -18,6 +18,9 @@ use super::{RangeOption, WatchOptions};
 /// counted. If more than a tenth of the memory that `pageout` frees is soon in memory again, isotherm warns and halves
 /// the quota of the scheme, if it has one. While the watermarks of all schemes make them sleep, nothing is monitored.
 ///
+/// A scheme with `limit` sets limits of cgroups. They become what they were at the end of the run. If isotherm is
+/// killed, its next run with schemes, or the next start of its daemon, gives them back (docs/acting.md).
+///
 /// Before the command is started, isotherm tries each action of the schemes on its own memory. An action that does not
 /// work is an error.
 #[derive(Args)]

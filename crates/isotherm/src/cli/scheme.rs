@@ -75,8 +75,8 @@ Examples:
 /// isotherm first tries many values on a recording. Memory that would have been freed counts as out of memory until it
 /// is accessed again. Then it runs the program with the values that promise most, and without a scheme in between.
 /// After each run, a model says what is to be expected of all other values. Without a program, there are estimates
-/// only. What actions other than pageout and reclaim would give is not known from a recording: they are tuned by runs
-/// alone.
+/// only. What actions other than pageout, reclaim and limit would give is not known from a recording: they are tuned by
+/// runs alone.
 ///
 /// The directory of the result has tuned.yaml, the schemes with the best values; tuning.svg, a picture of what other
 /// values would give; tuning.json; and runs.jsonl with each run. docs/evaluation.md describes the search.

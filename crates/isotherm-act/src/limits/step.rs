@@ -1,0 +1,130 @@
+//! What becomes of a limit, by what is known of its cgroup.
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_kernel::cgroup::MemoryLimit;
+
+/// A limit is let down only if that is at least this part of the margin. So it is not written for each page.
+const LEAST_STEP: u64 = 4;
+
+/// What is known of the memory of a cgroup.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Bytes that are charged to it.
+    pub current: u64,
+    /// Bytes that its processes use, at most: pages that they share count several times.
+    pub in_use: u64,
+    /// Whether surveys know at least half of that.
+    pub is_surveyed: bool,
+    /// Whether it had more memory than its limit since it was looked at before. `None` if that is not known.
+    pub was_above: Option<bool>,
+    /// The margin in bytes.
+    pub margin: u64,
+    /// Whether a goal is reached that is a bound.
+    pub is_bound: bool,
+}
+
+impl Known {
+    /// The limit for the memory that there is, or for `bytes` of it if that is less.
+    fn limit(&self, bytes: u64) -> u64 {
+        let limit = self.current.min(bytes).saturating_add(self.margin);
+        limit.next_multiple_of(PAGE_SIZE)
+    }
+}
+
+/// The limit that a cgroup is to have. `None` if it keeps the one that it has now. Before anything was changed, it had
+/// `before`, and it never has more.
+///
+/// A limit is never below the memory that is charged to the cgroup, so that setting it takes nothing away.
+pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
+    if known.is_bound {
+        return (now < before).then_some(before);
+    }
+    let wanted = MemoryLimit::Bytes(known.limit(u64::MAX)).min(before);
+    let in_use = known.in_use.min(known.current);
+    let MemoryLimit::Bytes(limit) = now else {
+        return (known.is_surveyed && wanted < now).then_some(wanted);
+    };
+    if in_use.saturating_add(known.margin / 2) > limit {
+        return (wanted > now).then_some(wanted);
+    }
+    let MemoryLimit::Bytes(lower) = wanted else { return None };
+    let is_worth_it = lower < limit && limit - lower >= known.margin / LEAST_STEP;
+    // What is above its limit needs no lower one.
+    (is_worth_it && known.is_surveyed && known.was_above != Some(true)).then_some(wanted)
+}
+
+/// The limit that a cgroup would have after `idle` bytes of it were reclaimed.
+pub(super) fn without(idle: u64, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
+    let limit = MemoryLimit::Bytes(known.limit(known.current.saturating_sub(idle)));
+    (known.is_surveyed && !known.is_bound && limit < before).then_some(limit)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use isotherm_kernel::cgroup::MemoryLimit::{Bytes, Max};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn known(current: u64, in_use: u64) -> Known {
+        Known {
+            current: current * MIB,
+            in_use: in_use * MIB,
+            is_surveyed: true,
+            was_above: Some(false),
+            margin: 10 * MIB,
+            is_bound: false,
+        }
+    }
+
+    fn mib(limit: u64) -> MemoryLimit {
+        Bytes(limit * MIB)
+    }
+
+    #[test]
+    fn a_limit_follows_the_memory_that_is_left_down_and_is_never_below_it() {
+        assert_eq!(next(Max, Max, &known(100, 80)), Some(mib(110)));
+        assert_eq!(next(mib(110), Max, &known(90, 80)), Some(mib(100)));
+        assert_eq!(next(mib(110), Max, &known(99, 80)), None, "less than a quarter of the margin");
+        assert_eq!(next(mib(110), Max, &known(108, 80)), None, "other memory than that in use may fill it");
+        let odd = Known { current: 100 * MIB + 1, ..known(100, 80) };
+        assert_eq!(next(Max, Max, &odd), Some(Bytes(110 * MIB + PAGE_SIZE)));
+    }
+
+    #[test]
+    fn a_limit_that_the_memory_in_use_comes_near_to_is_raised() {
+        assert_eq!(next(mib(110), Max, &known(108, 106)), Some(mib(118)));
+        assert_eq!(next(mib(110), mib(112), &known(108, 106)), Some(mib(112)), "no higher than it was before");
+        assert_eq!(next(mib(110), Max, &known(108, 500)), Some(mib(118)), "what is shared counts several times");
+        let unknown = Known { is_surveyed: false, ..known(108, 106) };
+        assert_eq!(next(mib(110), Max, &unknown), Some(mib(118)));
+    }
+
+    #[test]
+    fn a_bound_that_is_reached_gives_back_what_there_was_before() {
+        let bound = Known { is_bound: true, ..known(100, 80) };
+        for before in [Max, mib(500)] {
+            assert_eq!(next(mib(110), before, &bound), Some(before));
+            assert_eq!(next(before, before, &bound), None);
+        }
+    }
+
+    #[test]
+    fn nothing_is_let_down_that_is_not_known_or_was_above_its_limit() {
+        assert_eq!(next(Max, Max, &Known { is_surveyed: false, ..known(100, 80) }), None);
+        assert_eq!(next(mib(200), Max, &Known { is_surveyed: false, ..known(100, 80) }), None);
+        assert_eq!(next(mib(200), Max, &Known { was_above: Some(true), ..known(100, 80) }), None);
+        assert_eq!(next(mib(200), Max, &Known { was_above: None, ..known(100, 80) }), Some(mib(110)));
+        assert_eq!(next(mib(105), mib(105), &known(100, 80)), None, "its owner has a lower one");
+    }
+
+    #[test]
+    fn a_dry_run_counts_idle_memory_as_reclaimed() {
+        assert_eq!(without(60 * MIB, Max, &known(100, 40)), Some(mib(50)));
+        assert_eq!(without(600 * MIB, Max, &known(100, 40)), Some(mib(10)));
+        assert_eq!(without(60 * MIB, mib(45), &known(100, 40)), None);
+        assert_eq!(without(60 * MIB, Max, &Known { is_surveyed: false, ..known(100, 40) }), None);
+    }
+}

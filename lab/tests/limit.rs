@@ -1,0 +1,208 @@
+//! Limits of cgroups follow what is in use, and are given back: at the end, under pressure, and after a kill.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::fs;
+use std::path::Path;
+
+use isotherm_lab::acting::{Acting, Cgroup};
+use isotherm_lab::idle::MIB;
+use isotherm_lab::{Running, Zram, eventually, isotherm, result_file};
+
+/// A scheme that limits. Its goals are not reached by what it takes: an emulated machine is slow.
+const LIMIT: &str = "- {name: limit, action: limit, access_rate: 0%, age: {min: 3s}, quota: {goals: [{pressure: 50%}, \
+                     {refaults: 80%}]}}\n";
+
+/// On an emulated processor, idle page tracking does not see accesses by translations that the processor has kept.
+const BPF: [&str; 2] = ["--probe", "bpf"];
+
+/// A run with a scheme on a cgroup.
+fn acting(name: &str, cgroup: &Cgroup, options: &[&str], scheme: &str) -> Acting {
+    Acting::new(name, &[&["--cgroup", cgroup.0], options, &BPF].concat(), scheme)
+}
+
+/// Where a run notes what it has to give back.
+const JOURNALS: &str = "/run/isotherm";
+
+/// Waits until the limit is below so many MiB.
+fn wait_below(cgroup: &Cgroup, mib: u64) {
+    eventually(&format!("the limit is below {mib} MiB"), || cgroup.high().is_some_and(|high| high < mib * MIB));
+}
+
+/// Whether a run notes that it has to give something back.
+fn is_noted() -> bool {
+    let names = fs::read_dir(JOURNALS).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.iter().any(|name| name.starts_with("limits.") && !name.ends_with(".lock") && !name.ends_with(".part"))
+}
+
+/// A run that acts on nothing, and what it says at its start.
+fn next_start() -> String {
+    let scheme = "- {name: count, action: stat}\n";
+    let mut next = Acting::new("next", &["--pid", "1", "--duration", "2s"], scheme);
+    assert_eq!(next.run.wait(), 0, "{}", next.said());
+    println!("{}", next.said());
+    next.said()
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_limit_follows_what_is_in_use_and_is_given_back_at_the_end() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/limited");
+    let workload = cgroup.workload(64, 16);
+    let before = cgroup.current();
+    let mut run = acting("limit", &cgroup, &[], LIMIT);
+    wait_below(&cgroup, 40);
+    assert!(cgroup.current() < before / 2 && is_noted(), "{} of {before}", cgroup.current());
+    // What is in use has its place.
+    assert!(cgroup.high() > Some(16 * MIB), "{:?}", cgroup.high());
+    let said = run.end();
+    assert_eq!(cgroup.high(), None);
+    assert!(said.contains("memory.high of /limited is ") && said.contains(" now (before: max)"), "{said}");
+    assert!(said.contains("memory.high of /limited is max again: it was "), "{said}");
+    assert!(said.contains("limit (limit): ") && said.contains(" freed of ") && !said.contains("warning"), "{said}");
+    assert!(!Path::new(JOURNALS).exists(), "nothing is left");
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_limit_is_raised_at_once_when_the_cgroup_waits_for_memory() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/growing");
+    let workload = cgroup.workload(64, 16);
+    let mut run = acting("growing", &cgroup, &[], &LIMIT.replace("50%", "0.1%"));
+    wait_below(&cgroup, 40);
+    // It grows by 64 MiB.
+    let script = "text=$(yes | head -c 67108864); echo grown; sleep 1000; :";
+    let mut grown = Running::start(&mut cgroup.command(script));
+    eventually("the limit is what it was", || cgroup.high().is_none());
+    grown.wait_for_line("grown");
+    let said = run.end();
+    assert!(said.contains("memory.high of /growing is max again: because of "), "{said}");
+    assert!(cgroup.read("memory.events").contains("oom_kill 0"));
+    cgroup.write("cgroup.kill", "1");
+    drop(grown);
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_next_start_gives_back_what_a_killed_run_has_left() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/killed");
+    let workload = cgroup.workload(64, 16);
+    cgroup.write("memory.high", "500M");
+    let before = Some(500 * MIB);
+    let mut limited = 0;
+    for nth in 0..6 {
+        let run = acting(&format!("killed-{nth}"), &cgroup, &[], LIMIT);
+        match nth % 2 {
+            0 => eventually("the journal is written", is_noted),
+            _ => eventually("the limit is let down", || cgroup.high() != before),
+        }
+        // It is killed when it is dropped.
+        drop(run);
+        let is_limited = cgroup.high() != before;
+        limited += u32::from(is_limited);
+        let said = next_start();
+        assert_eq!(cgroup.high(), before, "{said}");
+        let told = said.contains("memory.high of /killed is 500 MiB again: an isotherm that was killed");
+        assert_eq!(told, is_limited, "{said}");
+        assert!(!Path::new(JOURNALS).exists(), "nothing is left");
+    }
+    assert!(limited >= 3, "{limited} of 6 were killed with a limit");
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_limit_that_somebody_else_sets_is_left_to_them() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/owned");
+    let workload = cgroup.workload(64, 16);
+    let mut run = acting("owned", &cgroup, &[], LIMIT);
+    wait_below(&cgroup, 40);
+    cgroup.write("memory.high", "300M");
+    eventually("it is told", || run.said().contains("memory.high of /owned is left at 300 MiB: somebody else"));
+    run.end();
+    assert_eq!(cgroup.high(), Some(300 * MIB));
+
+    // Also if the run was killed before that.
+    let killed = acting("owned-killed", &cgroup, &[], LIMIT);
+    eventually("the limit is let down", || cgroup.high() < Some(290 * MIB));
+    drop(killed);
+    cgroup.write("memory.high", "200M");
+    assert!(next_start().contains("memory.high of /owned is left at 200 MiB"));
+    assert_eq!(cgroup.high(), Some(200 * MIB));
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_dry_run_sets_no_limit_and_says_which_it_would_set() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/dry-limit");
+    let workload = cgroup.workload(64, 16);
+    let mut run = acting("dry-limit", &cgroup, &["--dry-run", "--duration", "15s"], LIMIT);
+    assert_eq!(run.run.wait(), 0);
+    let said = run.said();
+    println!("{said}");
+    assert!(said.contains("memory.high of /dry-limit would be let down to "), "{said}");
+    assert!(cgroup.high().is_none() && !Path::new(JOURNALS).exists());
+    workload.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_cgroup_that_is_frozen_keeps_its_limit_and_one_that_vanishes_is_no_error() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/passing");
+    let workload = cgroup.workload(64, 16);
+    let mut run = acting("passing", &cgroup, &["--wait"], LIMIT);
+    wait_below(&cgroup, 40);
+    cgroup.write("cgroup.freeze", "1");
+    eventually("it is frozen", || cgroup.read("cgroup.events").contains("frozen 1"));
+    assert!(cgroup.high().is_some());
+    cgroup.write("cgroup.freeze", "0");
+    workload.end();
+    let said = run.end();
+    assert!(!said.contains("cannot be"), "{said}");
+    assert!(!Path::new(JOURNALS).exists(), "nothing is left");
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_daemon_limits_only_if_it_may_act_and_the_next_one_gives_back_what_a_killed_one_has_left() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/served");
+    let workload = cgroup.workload(64, 16);
+    let config = result_file("limit-daemon.yaml");
+    let start = |act: &str, name: &str| {
+        let text = format!(
+            "cpu_budget: 100%\nsocket: /tmp/limit.sock\nhistory: {{directory: null}}\ngroups:\n  - name: served\n    \
+             select: {{cgroup: [/served]}}\n    probe: bpf\n    {act}schemes:\n      {LIMIT}"
+        );
+        fs::write(&config, text).unwrap();
+        let err = result_file(&format!("limit-daemon-{name}.err"));
+        let mut command = isotherm(&["daemon", "--config", config.to_str().unwrap()]);
+        (Running::start(command.stderr(fs::File::create(&err).unwrap())), err)
+    };
+    let (mut refused, err) = start("", "refused");
+    assert_ne!(refused.wait(), 0);
+    assert!(fs::read_to_string(err).unwrap().contains("add act: true to the group"));
+
+    let (first, _) = start("act: true\n    ", "first");
+    wait_below(&cgroup, 40);
+    drop(first);
+    assert!(cgroup.high().is_some());
+    let (mut second, err) = start("act: true\n    ", "second");
+    let said = || fs::read_to_string(&err).unwrap();
+    eventually("it is told", || said().contains("memory.high of /served is max again: an isotherm that was killed"));
+    second.interrupt();
+    assert_eq!(second.wait(), 0);
+    println!("{}", said());
+    assert_eq!(cgroup.high(), None);
+    assert!(!is_noted(), "nothing is left");
+    workload.end();
+}
