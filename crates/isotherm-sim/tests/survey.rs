@@ -131,7 +131,8 @@ fn memory_that_the_first_survey_has_cleared_is_sampled_before_the_second() {
     let found = monitor(&hot, SECOND * 2, SurveySettings { interval: SECOND * 30, ..UNBOUNDED });
     assert_eq!(found.surveys.len(), 1);
     let regions = &found.snapshot.targets[0].regions;
-    let sampled: u64 = regions.iter().filter(|region| region.nr_samples > 0).map(|region| region.range.size()).sum();
+    let sampled = regions.iter().filter(|region| region.nr_samples > 0);
+    let sampled: u64 = sampled.map(|region| region.pages.unwrap().present).sum();
     assert_eq!(sampled, 259 * MIB);
 }
 
