@@ -39,7 +39,7 @@ impl Cgroup {
         self.read("memory.current").trim().parse().unwrap()
     }
 
-    /// Its limit by `memory.high` in bytes. `None` if there is none.
+    /// Its limit by `memory.high` in bytes. `None` if it is `max`.
     pub fn high(&self) -> Option<u64> {
         self.read("memory.high").trim().parse().ok()
     }

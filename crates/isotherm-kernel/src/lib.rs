@@ -21,6 +21,7 @@
 //! - [`housekeeping_cpus`]: the processors that are not kept for the work of others
 //! - [`Elsewhere`]: who accesses memory of a process without its page tables
 //! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
+//! - [`lock_owned`], [`remove_owned`]: files that say what a run does to the machine, and whether it lives
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
 
@@ -46,6 +47,7 @@ mod member;
 mod names;
 mod node_use;
 mod nodes;
+mod owned_file;
 pub mod pages;
 mod part;
 mod pattern;
@@ -81,6 +83,7 @@ pub use member::Member;
 pub use names::{command_line, has_arguments, memory_id, process_name, stat_field};
 pub use node_use::{NodeUseError, node_size, node_used_share};
 pub use nodes::{NodesError, memory_nodes, nodes_with_memory, tiers};
+pub use owned_file::{OwnedFile, lock_owned, remove_owned};
 pub use pages::{RamError, TableError};
 pub use part::{Part, page_ranges};
 pub use pattern::{Glob, NamePattern, PatternError};

@@ -6,15 +6,14 @@
 //! journal (`flock(2)`), which the kernel releases when the run ends. A process that gets the lock of a journal knows
 //! that its owner was killed.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use isotherm_kernel::cgroup::{LimitFile, MemoryLimit};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use isotherm_kernel::{OwnedFile, lock_owned, remove_owned};
 
 /// The directory of all journals. It is empty after the machine has started.
 const DIRECTORY: &str = "run/isotherm";
@@ -218,41 +217,24 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 /// Locks a journal. `None` if another process, or another part of this one, holds the lock.
-#[allow(clippy::disallowed_methods, reason = "makes /run/isotherm and a lock in it")]
 fn lock(root: &Path, name: &str) -> io::Result<Option<File>> {
-    let path = place(root, &format!("{name}{LOCK}"));
-    loop {
-        DirBuilder::new().recursive(true).mode(0o700).create(root.join(DIRECTORY))?;
-        let mut options = File::options();
-        let file = match options.read(true).append(true).create(true).mode(0o600).open(&path) {
-            // A run that ended just now has removed the directory.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            file => file?,
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-        // An owner removes the file before it releases the lock, so the locked file may be a removed one.
-        let inode = |metadata: io::Result<fs::Metadata>| metadata.map(|metadata| metadata.ino()).ok();
-        if inode(fs::metadata(&path)) == inode(file.metadata()) {
-            return Ok(Some(file));
-        }
-    }
+    Ok(match lock_owned(&place(root, &format!("{name}{LOCK}")))? {
+        OwnedFile::Locked(file) => Some(file),
+        OwnedFile::Held(_) => None,
+    })
 }
 
 /// Removes a journal whose lock is held, and the directory if it is empty.
 #[allow(clippy::disallowed_methods, reason = "removes a journal in /run/isotherm")]
 fn remove(root: &Path, name: &str) {
     // The lock goes last. What stays is read by the next run, and gives back nothing that is not as it was written.
-    for end in [PART, "", LOCK] {
+    for end in [PART, ""] {
         let _ = fs::remove_file(place(root, &format!("{name}{end}")));
     }
-    let _ = fs::remove_dir(root.join(DIRECTORY));
+    remove_owned(&place(root, &format!("{name}{LOCK}")));
 }
 
-/// The ID of this boot. Empty if there is none.
+/// The ID of this boot. Empty if the kernel gives none.
 fn boot(root: &Path) -> String {
     let id = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).unwrap_or_default();
     id.trim().into()

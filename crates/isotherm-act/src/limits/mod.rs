@@ -321,7 +321,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
             return self.leave(path, found);
         }
         let raised =
-            if limited.raised == 0 { String::new() } else { format!(", was raised {}", count(limited.raised)) };
+            if limited.raised == 0 { String::new() } else { format!(", was raised {}", times(limited.raised.into())) };
         let reason = format!("it was {} at the least{raised}{}", words(limited.least), limited.above());
         if found == limited.before {
             let text = format!("{} of {path} is {}; {reason}", FILE.name(), words(found));
@@ -426,10 +426,6 @@ fn times(count: u64) -> String {
         2 => "twice".into(),
         count => format!("{} times", units::count(count)),
     }
-}
-
-fn count(count: u32) -> String {
-    times(count.into())
 }
 
 /// Why a goal raises the limits.

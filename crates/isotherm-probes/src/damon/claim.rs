@@ -17,11 +17,12 @@
 //! program can set the number of kdamonds or take over the directory. The kernel refuses to remove a running kdamond.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use isotherm_kernel::{OwnedFile, lock_owned, remove_owned};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -69,8 +70,8 @@ impl Claim {
         }
         let others = look_for_others(places)?;
         if others.any() {
-            // This run has made nothing, so the next run must not find a claim.
-            remove(places, &file);
+            // This run has made nothing, so the next run must not find a claim. One that stays is ignored by it.
+            remove_owned(&places.claim());
             return Err(DamonError::Busy(others));
         }
         file.set_len(0).map_err(|source| DamonError::Claim { path: places.claim(), source })?;
@@ -115,7 +116,7 @@ impl Claim {
     pub(super) fn release(&mut self) -> Result<(), DamonError> {
         let done = clean_up(&self.places, &self.noted);
         if done.is_ok() {
-            remove(&self.places, &self.file);
+            remove_owned(&self.places.claim());
             self.noted = Noted::default();
         }
         done
@@ -252,39 +253,16 @@ fn look_for_others(places: &DamonPaths) -> Result<Others, DamonError> {
 }
 
 /// Opens and locks the file of the claim. Makes it if it does not exist.
-#[allow(clippy::disallowed_methods, reason = "creates and locks /run/isotherm, which says who uses the kernel's DAMON")]
 fn lock(places: &DamonPaths) -> Result<File, DamonError> {
     let path = places.claim();
-    let failed = |source| DamonError::Claim { path: path.clone(), source };
-    loop {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&places.run).map_err(failed)?;
-        let mut options = File::options();
-        let file = match options.read(true).append(true).create(true).mode(0o600).open(&path) {
-            // A run that ended just now has removed the directory with its claim.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            file => file.map_err(failed)?,
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut file = file;
-                return Err(DamonError::Claimed { owner: Noted::read(&mut file).and_then(|noted| noted.owner), path });
-            }
-            Err(error) => return Err(failed(error.into())),
+    match lock_owned(&path) {
+        Ok(OwnedFile::Locked(file)) => Ok(file),
+        Ok(OwnedFile::Held(mut file)) => {
+            let owner = Noted::read(&mut file).and_then(|noted| noted.owner);
+            Err(DamonError::Claimed { owner, path })
         }
-        // An owner removes the file before it releases the lock, so the locked file may be a removed one.
-        if inode(&path).ok() == file.metadata().ok().map(|metadata| metadata.ino()) {
-            return Ok(file);
-        }
+        Err(source) => Err(DamonError::Claim { path, source }),
     }
-}
-
-/// Removes the locked file of the claim, and its directory if it is empty.
-#[allow(clippy::disallowed_methods, reason = "removes /run/isotherm")]
-fn remove(places: &DamonPaths, _locked: &File) {
-    // If this fails, a claim stays that matches nothing in sysfs. The next run ignores it.
-    let _ = fs::remove_file(places.claim());
-    let _ = fs::remove_dir(&places.run);
 }
 
 /// The boot ID, which differs from boot to boot.
