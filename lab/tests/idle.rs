@@ -35,8 +35,9 @@ fn share_a_processor() {
     assert_eq!(ran.status, 0, "{ran:?}");
 }
 
+/// The monitor does not give way: beside the workload that it shares the processor with, it would wait for seconds.
 fn record(arguments: &[&str], recording: &Path) {
-    let mut all = vec!["record", "--seed", "1", "-o", recording.to_str().unwrap()];
+    let mut all = vec!["record", "--seed", "1", "--nice", "0", "-o", recording.to_str().unwrap()];
     all.extend(LONG_INTERVALS);
     all.extend(arguments);
     succeed(&all);
