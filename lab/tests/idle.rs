@@ -22,6 +22,9 @@ const MIB: u64 = 1 << 20;
 /// Samples alone. An emulated machine surveys so slowly that nothing else would run on the processor that it shares.
 const SAMPLES: [&str; 2] = ["--survey", "off"];
 
+/// A monitor that surveys gives way to the workload that it shares the processor with, and would wait for seconds.
+const SHARES: [&str; 2] = ["--nice", "0"];
+
 /// Intervals that are long enough for an emulated machine to begin rounds in time.
 const LONG_INTERVALS: [&str; 4] = ["--sample", "20ms", "--aggr", "400ms"];
 
@@ -35,9 +38,8 @@ fn share_a_processor() {
     assert_eq!(ran.status, 0, "{ran:?}");
 }
 
-/// The monitor does not give way: beside the workload that it shares the processor with, it would wait for seconds.
 fn record(arguments: &[&str], recording: &Path) {
-    let mut all = vec!["record", "--seed", "1", "--nice", "0", "-o", recording.to_str().unwrap()];
+    let mut all = vec!["record", "--seed", "1", "-o", recording.to_str().unwrap()];
     all.extend(LONG_INTERVALS);
     all.extend(arguments);
     succeed(&all);
@@ -118,12 +120,13 @@ fn the_survey_finds_the_working_set_of_a_process() {
     let pid = workload.process.pid().to_string();
     // A slow host has time for a few surveys after the first 10 s, too.
     let options = ["--survey", "1s", "--probe", "idle", "--pid", &pid, "--duration", "20s"];
-    record(&[&EMULATED[..], &options[..]].concat(), &recording);
+    record(&[&EMULATED[..], &SHARES[..], &options[..]].concat(), &recording);
+    let hot = workload.area("hot").size();
+    drop(workload);
     let summary = summary(&recording);
     let mappings = summary["mappings"].as_array().unwrap();
     let anonymous = mappings.iter().find(|mapping| mapping["name"] == "anonymous").unwrap();
     assert!(anonymous["cold_bytes"].as_u64().unwrap() >= 60 * MIB, "{anonymous}");
-    let hot = workload.area("hot").size();
     for bytes in working_sets(&recording, "2s") {
         // Beside the hot area, the workload accesses its code, stack and libraries.
         assert!((hot * 9 / 10..=hot + 6 * MIB).contains(&bytes), "{bytes} of {hot}");
@@ -138,14 +141,15 @@ fn the_panel_tells_how_much_is_in_use_before_surveys_know_it() {
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid().to_string();
     let options = ["--cpu-budget", "20%", "--probe", "idle", "--pid", &pid, "--duration", "8s"];
-    record(&options, &recording);
+    record(&[&SHARES[..], &options[..]].concat(), &recording);
+    let hot = workload.area("hot").size();
+    drop(workload);
     succeed(&["convert", recording.to_str().unwrap(), json.to_str().unwrap()]);
     let recorded: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let last = recorded["panel"].as_array().unwrap().last().unwrap();
     let second = last["windows_ns"].as_array().unwrap().iter().position(|window| window == 1_000_000_000_u64).unwrap();
     let bytes = |key: &str| last["total"][second][key].as_u64().unwrap();
     let (low, bytes, high) = (bytes("low_bytes"), bytes("bytes"), bytes("high_bytes"));
-    let hot = workload.area("hot").size();
     assert!(low <= hot + 6 * MIB && high >= hot, "{low} to {high}, where {hot} bytes are hot");
     assert!((hot * 8 / 10..=hot * 12 / 10 + 6 * MIB).contains(&bytes), "{bytes} of {hot}");
 }
@@ -211,7 +215,7 @@ fn the_survey_of_physical_memory_finds_what_is_in_use_and_what_is_idle() {
     fs::write("/tmp/idle-cache", vec![1; 32 * MIB as usize]).unwrap();
     let workload = Workload::start(HOT_IN_COLD);
     let options = ["--physical", "--survey", "4s", "--target-budget", "100%", "--duration", "26s"];
-    record(&[&EMULATED[..], &options[..]].concat(), &recording);
+    record(&[&EMULATED[..], &SHARES[..], &options[..]].concat(), &recording);
     fs::remove_file("/tmp/idle-cache").unwrap();
     let hot_pages = physical_addresses(workload.process.pid(), workload.area("hot"));
     let cold_pages = physical_addresses(workload.process.pid(), workload.area("cold above"));
