@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-#[path = "../../isotherm-record/tests/common/mod.rs"]
+#[path = "../../isotherm-record/tests/recordings/common/mod.rs"]
 mod common;
 
 use std::io::{Read, Write};

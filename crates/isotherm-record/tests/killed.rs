@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[path = "recordings/common/mod.rs"]
 mod common;
 
 use std::os::unix::process::ExitStatusExt;

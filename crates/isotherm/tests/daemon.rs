@@ -1,6 +1,7 @@
 //! The daemon with a real target: asked by `ctl` and by HTTP, changed, reloaded and ended.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+#[path = "cli/common/mod.rs"]
 mod common;
 
 #[path = "daemon/acting.rs"]

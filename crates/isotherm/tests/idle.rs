@@ -1,6 +1,7 @@
 //! `isotherm idle` with page tables, which works on every machine on which the probe `bpf` works.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+#[path = "cli/common/mod.rs"]
 mod common;
 
 use std::io::{BufRead, BufReader};

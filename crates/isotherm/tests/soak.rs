@@ -2,6 +2,7 @@
 //! `./dev soak` tries more of it, for longer.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+#[path = "cli/common/mod.rs"]
 mod common;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! The live screen on a pseudo-terminal: what a user sees and types.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-#[path = "../common/mod.rs"]
+#[path = "../cli/common/mod.rs"]
 mod common;
 mod connected;
 mod names;

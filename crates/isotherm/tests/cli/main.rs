@@ -1,0 +1,33 @@
+//! The command line, as users call it.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod bombs;
+mod common;
+mod cut;
+mod diff;
+mod eval;
+mod import;
+mod inputs;
+mod man;
+mod mappings;
+mod marks;
+mod merge;
+mod outputs;
+mod packaging;
+mod page;
+mod paths;
+mod prometheus;
+mod recording;
+mod report;
+mod run;
+mod schemes;
+mod selection;
+mod sparse;
+mod stacks;
+mod streams;
+mod targets;
+mod terminal;
+mod tracing;
+mod tune;
+mod worlds;
+mod wrong_calls;

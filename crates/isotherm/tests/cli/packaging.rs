@@ -1,0 +1,36 @@
+//! What is shipped beside the program is right.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use isotherm_testing::{installed_or_skip, or_skip};
+
+use crate::common::Place;
+
+fn shipped(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file).canonicalize().unwrap()
+}
+
+#[test]
+fn the_daemonset_is_what_kubernetes_takes_and_its_configuration_is_right() {
+    let place = Place::new();
+    let config = shipped("kubernetes/isotherm.yaml");
+    let checked = place.run(&["daemon", "--check", "--config", config.to_str().unwrap()]);
+    assert!(checked.status == 0 && checked.out.contains("right, with 1 group"), "{checked:?}");
+
+    let made = Command::new("kubectl").arg("kustomize").arg(shipped("kubernetes")).output();
+    let made = or_skip!(made.map_err(|error| format!("kubectl: {error}")));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    std::fs::write(place.path("all.yaml"), &made.stdout).unwrap();
+    let python = std::env::var("ISOTHERM_PYTHON").map_err(|_| "ISOTHERM_PYTHON is not set");
+    let mut validator = Command::new(installed_or_skip!(python));
+    validator.args(["-m", "kubernetes_validate", "--strict"]).arg(place.path("all.yaml"));
+    let said = installed_or_skip!(validator.output().map_err(|error| error.to_string()));
+    let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+    installed_or_skip!(if said.contains("No module named") { Err(&said) } else { Ok(()) });
+    assert!(
+        ["namespace", "configmap", "daemonset"].iter().all(|kind| said.contains(&format!("resource {kind}/"))),
+        "{said}"
+    );
+    assert_eq!(said.matches(" passed ").count(), 3, "{said}");
+}
