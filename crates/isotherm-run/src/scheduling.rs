@@ -9,9 +9,9 @@ use crate::RunError;
 /// How the thread of the monitor is scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
-    /// Its nice value, −20 to 19. With `None`, the thread [gives way](GivingWay), and the targets come first, unless it
-    /// has woken up late too often. If it samples at a fixed interval, it is [urgent](Urgent): what it measures depends
-    /// on when it wakes up.
+    /// Its nice value, −20 to 19. With `None`, the thread [gives way](GivingWay) after its start, and the targets come
+    /// first, unless it has woken up late too often. If it samples at a fixed interval, it is [urgent](Urgent): what it
+    /// measures depends on when it wakes up.
     pub nice: Option<i32>,
     /// The processors that it runs on; all if empty.
     pub cpus: Vec<usize>,
@@ -36,8 +36,9 @@ impl Scheduling {
         Ok(match (self.nice, is_fixed) {
             (Some(_), _) => Urgency { punctuality: None, standing: Standing::AsBefore },
             (None, true) => Urgency { punctuality: None, standing: Standing::new(Rank::Urgent) },
+            // On a busy machine, a thread that gives way would need many seconds for what there is to do at the start.
             (None, false) => {
-                Urgency { punctuality: Some(Punctuality::default()), standing: Standing::new(Rank::GivesWay) }
+                Urgency { punctuality: Some(Punctuality::default()), standing: Standing::new(Rank::Equal) }
             }
         })
     }

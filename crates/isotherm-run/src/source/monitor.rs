@@ -67,11 +67,13 @@ impl Source for MonitorSource {
         let is_over = |now| deadline.is_some_and(|deadline| now >= deadline);
         let mut in_force = monitor.attributes();
         outlet.attributes(in_force);
-        let mut next = monitor.start()?;
         let mut now = start;
-        // For how long the last step waited for a processor.
-        let mut waited = Duration::ZERO;
+        // For how long a step that began at a time, and with this CPU time, has waited for a processor.
+        let has_waited = |since: Instant, cpu| since.elapsed().saturating_sub(monitor_cpu_time().saturating_sub(cpu));
+        let cpu = monitor_cpu_time();
+        let mut next = monitor.start()?;
         driver.take_in(&mut monitor, Duration::ZERO, outlet);
+        let mut waited = has_waited(now, cpu);
         let reason = loop {
             let Next::Step { after } = next else { break EndReason::Finished };
             if control.rest.is_wanted() {
@@ -119,7 +121,7 @@ impl Source for MonitorSource {
             let cpu = monitor_cpu_time();
             next = monitor.step(now - start)?;
             driver.take_in(&mut monitor, now - start, outlet);
-            waited = now.elapsed().saturating_sub(monitor_cpu_time().saturating_sub(cpu));
+            waited = has_waited(now, cpu);
             if monitor.attributes() != in_force {
                 in_force = monitor.attributes();
                 outlet.attributes(in_force);

@@ -92,8 +92,9 @@ pub enum StartChoice {
 /// How the monitor is scheduled: for all commands that watch.
 #[derive(Args)]
 pub struct SchedulingOptions {
-    /// Nice value of the monitoring thread, -20 to 19 [default: the thread gives way to all others, unless it wakes up
-    /// late too often; if permitted, it has a real-time priority with --sample TIME, or if it stays late]
+    /// Nice value of the monitoring thread, -20 to 19 [default: after its start, the thread gives way to all others,
+    /// unless it wakes up late too often; if permitted, it has a real-time priority with --sample TIME, or if it stays
+    /// late]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
     #[arg(hide_short_help = true)]
     pub nice: Option<i32>,
