@@ -18,7 +18,7 @@ pub enum OwnedFile {
     Held(File),
 }
 
-/// Opens a file, and locks it if no run holds it. Makes the file and its directory, for its owner alone, if they are
+/// Opens a file, and locks it if no run holds it. Makes the file, for its owner alone, and its directory, if they are
 /// not there.
 ///
 /// # Errors
@@ -27,7 +27,7 @@ pub enum OwnedFile {
 pub fn lock_owned(path: &Path) -> io::Result<OwnedFile> {
     loop {
         if let Some(directory) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         }
         let mut options = File::options();
         let file = match options.read(true).append(true).create(true).mode(0o600).open(path) {
