@@ -287,9 +287,14 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) const NONE: Self = Self { past: Hits::NONE, new: Hits::NONE, run: Hits::NONE, round: Hits::NONE };
 
-    /// Adds a sample of the round under way.
-    pub(crate) fn add(&mut self, length: Duration, accessed: bool) {
-        self.round.add(length, accessed);
+    /// Adds a sample of the round under way, or of the last one if that has ended.
+    pub(crate) fn add(&mut self, length: Duration, accessed: bool, has_ended: bool) {
+        if has_ended {
+            self.run.add(length, accessed);
+            self.new.add(length, accessed);
+        } else {
+            self.round.add(length, accessed);
+        }
     }
 
     /// Ends the round, whose answer is another one than that of the round before if it `begins_run`.

@@ -263,11 +263,11 @@ impl Region {
         Self { evidence: self.evidence.of_part(0.5), ..self.with_range(range) }
     }
 
-    /// Takes in that a sample was read so long after its page was cleared.
-    pub(crate) fn look(&mut self, observation: Observation, length: Duration) {
+    /// Takes in that a sample was read so long after its page was cleared, in its round, or after that (`counted`).
+    pub(crate) fn look(&mut self, observation: Observation, length: Duration, counted: bool) {
         match observation {
-            Observation::Idle => self.evidence.add(length, false),
-            Observation::Accessed => self.evidence.add(length, true),
+            Observation::Idle => self.evidence.add(length, false, counted),
+            Observation::Accessed => self.evidence.add(length, true, counted),
             Observation::Unobservable => {}
         }
     }
@@ -639,7 +639,7 @@ mod tests {
             r.reset();
             for is_accessed in answers {
                 let observation = if is_accessed { Observation::Accessed } else { Observation::Idle };
-                [10, 160, 200].iter().for_each(|ms| r.look(observation, Duration::from_millis(*ms)));
+                [10, 160, 200].iter().for_each(|ms| r.look(observation, Duration::from_millis(*ms), false));
                 r.count(observation, 1);
             }
             r.settle(&attributes(40, 800), 5);

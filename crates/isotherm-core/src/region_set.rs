@@ -420,7 +420,7 @@ mod tests {
             let mut region = Region::new(AddrRange::new(page * PAGE_SIZE, (page + 1) * PAGE_SIZE).unwrap());
             let observation = if page.is_multiple_of(2) { Observation::Accessed } else { Observation::Idle };
             for _ in 0..attributes.samples() {
-                region.look(observation, sampling);
+                region.look(observation, sampling, false);
                 region.count(observation, 1);
             }
             region.settle(&attributes, 1);

@@ -40,3 +40,36 @@ fn a_hot_spot_that_climbs_is_followed() {
         assert!(right as f64 >= 0.95 * found as f64, "step {step}: {right} of {found} bytes are right");
     }
 }
+
+#[test]
+fn samples_go_on_while_no_page_is_chosen_and_tell_low_frequencies() {
+    let pattern = r#"
+about = "twice a second"
+[[area]]
+name = "all"
+size = "64 MiB"
+[[phase]]
+time = "100s"
+touch = [{ area = "all", every = "500ms" }]
+"#;
+    let clock = SimClock::default();
+    let memory = SimMemory::new(Pattern::parse(pattern).unwrap(), clock.clone(), 1);
+    let ms = Duration::from_millis;
+    let attributes = Attributes::default().with_intervals(ms(10), ms(1000)).unwrap();
+    let mut monitor = Monitor::new(attributes, Pcg64Mcg::new(1), memory.clone(), memory, Last::default());
+    monitor.read_by_lengths();
+    // Of the rounds of an aggregation, one has samples.
+    monitor.set_sampling_stride(100);
+    let mut next = monitor.start().unwrap();
+    while let Next::Step { after } = next
+        && clock.now() < Duration::from_secs(30)
+    {
+        next = monitor.step(clock.pass(after)).unwrap();
+    }
+    let regions = &monitor.sink().0.targets[0].regions;
+    let is_right = |hz: f64| (1.4..2.9).contains(&hz);
+    let right = regions.iter().filter(|region| region.frequency.is_some_and(|frequency| is_right(frequency.hz())));
+    let (right, all): (u64, u64) =
+        (right.map(|region| region.range.size()).sum(), regions.iter().map(|region| region.range.size()).sum());
+    assert!(right * 10 >= all * 9, "{right} of {all} bytes");
+}

@@ -24,6 +24,8 @@ pub(super) struct OpenRound {
     pub(super) due: Duration,
     /// Whether the answers so far were read, because a survey may have cleared the pages since.
     pub(super) looked: bool,
+    /// Whether its samples were counted, and go on while no page is chosen.
+    pub(super) counted: bool,
 }
 
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
@@ -56,9 +58,29 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.views.clear(&mut self.probe).map_err(MonitorError::Probe)
     }
 
+    /// Whether no region has a sample in the next round, so that the samples of the last one can go on.
+    fn samples_go_on(&self) -> bool {
+        let place = (self.aggregations, self.rounds);
+        self.by_lengths
+            && !self.samples.is_empty()
+            && !self.ends_early
+            && !self.regions.iter().any(|region| region.is_due(place, &self.attributes, self.every))
+    }
+
     /// Chooses the pages of the next round, and determines when it is over: after one sampling interval, or at the next
-    /// round with something to do, which is to choose pages or to end the aggregation.
+    /// round with something to do, which is to choose pages or to end the aggregation. Where no page is chosen, those of
+    /// the round before are read at further lengths.
     pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
+        if self.samples_go_on() {
+            let due = self.beat(now) + self.attributes.sampling().saturating_mul(self.rounds_without_samples());
+            let mut round = OpenRound { due, counted: true, ..self.round };
+            let passed = now.saturating_sub(round.cleared + round.clearing);
+            while LENGTHS.get(round.lengths).is_some_and(|length| length.mul_f64(MOST_PART) <= passed) {
+                round.lengths += 2;
+            }
+            self.round = round;
+            return Ok(());
+        }
         let (before, began) = (self.probe.clears(), self.cpu_time());
         self.prepare_access_checks()?;
         let clearing = self.cpu_since(began).unwrap_or_default();
@@ -67,31 +89,34 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if let Some(plan) = &mut self.survey {
             plan.sampled(self.work.cleared);
         }
-        let length = if self.samples.is_empty() && !self.ends_early {
-            // All regions are steady.
-            let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
-            let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
-            to_choose.min(self.attributes.samples().saturating_sub(self.rounds)).max(1)
-        } else {
-            1
-        };
-        // Rounds keep to their beat as long as that leaves half an interval between clearing and reading. No round
-        // counts from a time before its aggregation.
-        let sampling = self.attributes.sampling();
-        let beat = self.round.due.clamp(now.saturating_sub(sampling / 2), now).max(self.aggregation_began);
-        let due = beat + sampling.saturating_mul(length);
+        let length = if self.samples.is_empty() && !self.ends_early { self.rounds_without_samples() } else { 1 };
+        let due = self.beat(now) + self.attributes.sampling().saturating_mul(length);
         let odd = !self.round.odd;
-        self.round = OpenRound { cleared: now, clearing, odd, lengths: usize::from(odd), due, looked: false };
+        self.round =
+            OpenRound { cleared: now, clearing, odd, lengths: usize::from(odd), due, looked: false, counted: false };
         Ok(())
+    }
+
+    /// How many rounds there are until the next with samples, or until the end of the aggregation. All regions are
+    /// steady, or not each round has samples.
+    fn rounds_without_samples(&self) -> u32 {
+        let strides = self.regions.iter().map(|region| region.stride(&self.attributes).saturating_mul(self.every));
+        let to_choose = strides.map(|stride| stride - self.rounds % stride).min().unwrap_or(u32::MAX);
+        to_choose.min(self.attributes.samples().saturating_sub(self.rounds)).max(1)
+    }
+
+    /// When a round begins. Rounds keep to their beat as long as that leaves half an interval between clearing and
+    /// reading. No round counts from a time before its aggregation.
+    fn beat(&self, now: Duration) -> Duration {
+        self.round.due.clamp(now.saturating_sub(self.attributes.sampling() / 2), now).max(self.aggregation_began)
     }
 
     /// When the samples are read next, before their round is over.
     pub(super) fn length_due(&self) -> Option<Duration> {
-        let OpenRound { cleared, clearing, lengths, due, .. } = self.round;
+        let OpenRound { cleared, clearing, lengths, due, counted, .. } = self.round;
         let next = cleared + clearing + *LENGTHS.get(lengths)?;
-        let is_wanted =
-            self.by_lengths && !self.samples.is_empty() && next <= cleared + (due - cleared).mul_f64(MOST_PART);
-        is_wanted.then_some(next)
+        let latest = if counted { due } else { cleared + (due - cleared).mul_f64(MOST_PART) };
+        (self.by_lengths && !self.samples.is_empty() && next <= latest).then_some(next)
     }
 
     /// Reads the samples before their round is over, which tells the frequency of what is accessed in each round.
@@ -109,14 +134,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Takes in what the samples say at `now`, each for as long as it was cleared: they were cleared one by one. At the
     /// end of a round, they are counted as samples of this many sampling intervals.
     fn take_in_samples(&mut self, now: Duration, ended: Option<u32>) {
-        let OpenRound { cleared, clearing, .. } = self.round;
+        let OpenRound { cleared, clearing, counted, .. } = self.round;
         let count = self.samples.len();
         for region in self.regions.iter_mut() {
             // The region may have other borders than when its page was chosen.
             let Some(nth) = region.sample().map(|nth| nth as usize) else { continue };
             if region.range().contains(self.samples[nth].addr) {
                 let cleared = cleared + clearing.mul_f64((nth as f64 + 0.5) / count as f64);
-                region.look(self.answers[nth], now.saturating_sub(cleared));
+                region.look(self.answers[nth], now.saturating_sub(cleared), counted);
                 if let Some(intervals) = ended {
                     region.count(self.answers[nth], intervals);
                 }
@@ -160,7 +185,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let intervals = whole(now.saturating_sub(self.round.cleared) + sampling / 2, sampling).max(1);
         // Ages are no longer than the time that has passed, however late rounds are.
         self.rounds = self.rounds.max(self.rounds_until(now));
-        if self.samples.is_empty() {
+        if self.samples.is_empty() || self.round.counted {
             return Ok(());
         }
         self.work.samples = self.samples.len();
