@@ -1,6 +1,6 @@
 //! The actuator: carries out the actions of schemes on the processes of a run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +45,8 @@ pub struct ProcessActuator {
     interrupt: Arc<AtomicBool>,
     /// For each target, the last reason why no call could be made inside it.
     refusals: HashMap<TargetId, InsideError>,
+    /// The targets in which huge pages were forbidden.
+    forbidden: HashSet<TargetId>,
 }
 
 impl ProcessActuator {
@@ -63,6 +65,7 @@ impl ProcessActuator {
             cpu: Duration::ZERO,
             interrupt: Arc::default(),
             refusals: HashMap::new(),
+            forbidden: HashSet::new(),
         }
     }
 
@@ -93,6 +96,7 @@ impl ProcessActuator {
     /// Replaces the process table.
     pub fn act_on(&mut self, process_table: ProcessTable) {
         self.process_table = process_table;
+        self.forbidden.retain(|target| Held::new(&self.process_table, *target).is_some());
     }
 
     /// A flag that ends the work. Any thread may set it. A call of [`apply`](Actuator::apply) in progress finishes, and
@@ -121,8 +125,9 @@ impl ProcessActuator {
         self.inside.longest_stop()
     }
 
-    /// Collapses blocks with enough present memory into huge pages. The rest is neither applied nor refused.
-    fn back_with_huge_pages(&self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+    /// Collapses blocks with enough present memory into huge pages. The rest is neither applied nor refused. The kernel
+    /// refuses blocks in which this actuator has forbidden huge pages, so that they are allowed there first.
+    fn back_with_huge_pages(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let dense = match dense(&self.root, held.pid, ranges) {
             // If the process has ended, another process may have had its ID while the pages were read.
             Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
@@ -134,6 +139,15 @@ impl ProcessActuator {
         let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
         let mut block_outcomes = vec![Outcome::default(); blocks.len()];
         advise_ranges(held, Advice::Collapse, &blocks, &mut block_outcomes);
+        if self.forbidden.contains(&held.target()) {
+            let is_unsuitable = |of: &Outcome| of.refusal.is_some_and(|why| why.reason == RefusalReason::Unsuitable);
+            let refused: Vec<usize> = (0..blocks.len()).filter(|nth| is_unsuitable(&block_outcomes[*nth])).collect();
+            let again: Vec<AddrRange> = refused.iter().map(|nth| blocks[*nth]).collect();
+            self.apply_inside(held, InsideCall::HugePage, &again, &mut vec![Outcome::default(); again.len()]);
+            let mut results = vec![Outcome::default(); again.len()];
+            advise_ranges(held, Advice::Collapse, &again, &mut results);
+            refused.into_iter().zip(results).for_each(|(nth, result)| block_outcomes[nth] = result);
+        }
         for ((index, _), block) in dense.into_iter().zip(block_outcomes) {
             let outcome = &mut outcomes[index];
             outcome.applied += block.applied;
@@ -189,6 +203,9 @@ impl ProcessActuator {
         }
         if let Err(error) = made {
             self.refusals.insert(held.target(), error);
+        }
+        if call == InsideCall::NoHugePage && outcomes.iter().any(|outcome| outcome.applied > 0) {
+            self.forbidden.insert(held.target());
         }
     }
 }

@@ -177,6 +177,27 @@ fn huge_pages_are_forbidden_allowed_made_and_found() {
     assert_eq!(huge, outcome.applied);
 }
 
+#[test]
+fn huge_pages_are_made_from_outside_where_the_actuator_has_forbidden_them_and_not_where_the_target_has() {
+    let target = Target::start("touch");
+    let mut actuator = actuator(&target);
+    or_skip!(actuator.supports(Action::HugePage, false));
+    or_skip!(actuator.supports(Action::NoHugePage, true));
+    let make = |actuator: &mut ProcessActuator| {
+        let mut outcomes = [Outcome::default()];
+        let work = Work { action: Action::HugePage, inside: false, target: target.id, ranges: &[target.memory] };
+        actuator.apply(&work, &mut outcomes).unwrap();
+        outcomes[0]
+    };
+    assert_eq!(apply(&mut actuator, &target, Action::NoHugePage, &[target.memory]), [Outcome::all(target.memory)]);
+    let refused = make(&mut self::actuator(&target));
+    assert_eq!((refused.applied, refused.refusal.unwrap().reason), (0, RefusalReason::Unsuitable));
+    assert!(target.has_flag("nh"));
+    let outcome = make(&mut actuator);
+    assert!(target.has_flag("hg") && outcome.applied > 0, "{outcome:?}");
+    assert_eq!(target.kib("AnonHugePages:") * 1024, outcome.applied, "{outcome:?}");
+}
+
 /// How often a test looks at accessed bits that others may clear.
 const TRIES: usize = 20;
 

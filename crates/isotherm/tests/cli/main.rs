@@ -22,7 +22,6 @@ mod report;
 mod run;
 mod schemes;
 mod selection;
-mod sparse;
 mod stacks;
 mod streams;
 mod targets;

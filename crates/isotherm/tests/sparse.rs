@@ -1,14 +1,17 @@
 //! A target that reserves terabytes of address space, of which it uses little. What it costs is measured here alone,
 //! since memory is measured as the most that any child took.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+#[path = "cli/common/mod.rs"]
+mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
+use common::{ISOTHERM, Kept, Place, bpf_works};
 use isotherm_testing::installed_or_skip;
 use nix::sys::resource::{UsageWho, getrusage};
-
-use crate::common::{ISOTHERM, Kept, Place, bpf_works};
 
 const MIB: u64 = 1 << 20;
 
