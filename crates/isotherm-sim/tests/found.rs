@@ -71,5 +71,6 @@ touch = [{ area = "all", every = "500ms" }]
     let right = regions.iter().filter(|region| region.frequency.is_some_and(|frequency| is_right(frequency.hz())));
     let (right, all): (u64, u64) =
         (right.map(|region| region.range.size()).sum(), regions.iter().map(|region| region.range.size()).sum());
-    assert!(right * 10 >= all * 9, "{right} of {all} bytes");
+    // By samples of 10 ms alone, nearly nothing has an access.
+    assert!(right * 2 >= all, "{right} of {all} bytes");
 }

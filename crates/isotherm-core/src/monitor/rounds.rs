@@ -68,8 +68,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 
     /// Chooses the pages of the next round, and determines when it is over: after one sampling interval, or at the next
-    /// round with something to do, which is to choose pages or to end the aggregation. Where no page is chosen, those of
-    /// the round before are read at further lengths.
+    /// round with something to do, which is to choose pages or to end the aggregation. Where no page is chosen, those
+    /// of the round before are read at further lengths.
     pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
         if self.samples_go_on() {
             let due = self.beat(now) + self.attributes.sampling().saturating_mul(self.rounds_without_samples());
