@@ -301,7 +301,8 @@ fn groups_share_a_run_and_each_sees_its_own_processes() {
         let scheme = applied(group);
         scheme["tried_bytes"].as_f64().unwrap() / scheme["applications"].as_f64().unwrap()
     };
-    assert!(by_application("b") < by_application("both") * 0.7, "each scheme is for the processes of its group");
+    // The first application may have had one process only.
+    eventually("each scheme is for the processes of its group", || by_application("b") < by_application("both") * 0.7);
     let tasks = std::fs::read_dir(format!("/proc/{}/task", running.daemon.0.id())).unwrap();
     let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
     assert_eq!(names.filter(|name| name == "monitor\n").count(), 1);
