@@ -139,9 +139,9 @@ impl ProcessActuator {
         let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
         let mut block_outcomes = vec![Outcome::default(); blocks.len()];
         advise_ranges(held, Advice::Collapse, &blocks, &mut block_outcomes);
-        if self.forbidden.contains(&held.target()) {
-            let is_unsuitable = |of: &Outcome| of.refusal.is_some_and(|why| why.reason == RefusalReason::Unsuitable);
-            let refused: Vec<usize> = (0..blocks.len()).filter(|nth| is_unsuitable(&block_outcomes[*nth])).collect();
+        let is_unsuitable = |of: &Outcome| of.refusal.is_some_and(|why| why.reason == RefusalReason::Unsuitable);
+        let refused: Vec<usize> = (0..blocks.len()).filter(|nth| is_unsuitable(&block_outcomes[*nth])).collect();
+        if !refused.is_empty() && self.forbidden.contains(&held.target()) {
             let again: Vec<AddrRange> = refused.iter().map(|nth| blocks[*nth]).collect();
             self.apply_inside(held, InsideCall::HugePage, &again, &mut vec![Outcome::default(); again.len()]);
             let mut results = vec![Outcome::default(); again.len()];

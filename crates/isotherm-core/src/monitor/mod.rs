@@ -406,10 +406,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             }
         }
         let is_update_due = now >= self.update_due();
+        // The next round begins below, and the samples of one that was counted may go on.
+        let may_go_on = !round_is_over || self.round.counted;
         let joined = if is_update_due { Vec::new() } else { self.look_for_new(now)? };
         match &self.survey {
             Some(plan) if now >= plan.due() => {
-                if !round_is_over || self.round.counted {
+                if may_go_on {
                     self.look_at_samples()?;
                 }
                 // A survey that begins reads all mappings.
@@ -425,7 +427,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             _ => self.join(joined, now)?,
         }
         if self.panel_due().is_some_and(|due| now >= due) {
-            if !round_is_over || self.round.counted {
+            if may_go_on {
                 self.look_at_samples()?;
             }
             self.read_panel(now)?;

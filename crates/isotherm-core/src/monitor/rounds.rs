@@ -28,6 +28,20 @@ pub(super) struct OpenRound {
     pub(super) counted: bool,
 }
 
+impl OpenRound {
+    /// The time since its pages were cleared.
+    fn passed(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.cleared + self.clearing)
+    }
+
+    /// Leaves out the lengths up to this one.
+    fn leave_out(&mut self, longest: Duration) {
+        while LENGTHS.get(self.lengths).is_some_and(|length| *length <= longest) {
+            self.lengths += 2;
+        }
+    }
+}
+
 impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Chooses one present page of each region, uniformly at random, and clears it. A steady region is left out of most
     /// rounds.
@@ -73,12 +87,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     pub(super) fn begin_round(&mut self, now: Duration) -> Result<(), MonitorError> {
         if self.samples_go_on() {
             let due = self.beat(now) + self.attributes.sampling().saturating_mul(self.rounds_without_samples());
-            let mut round = OpenRound { due, counted: true, ..self.round };
-            let passed = now.saturating_sub(round.cleared + round.clearing);
-            while LENGTHS.get(round.lengths).is_some_and(|length| length.mul_f64(MOST_PART) <= passed) {
-                round.lengths += 2;
-            }
-            self.round = round;
+            self.round = OpenRound { due, counted: true, ..self.round };
+            self.round.leave_out(self.round.passed(now).div_f64(MOST_PART));
             return Ok(());
         }
         let (before, began) = (self.probe.clears(), self.cpu_time());
@@ -121,10 +131,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Reads the samples before their round is over, which tells the frequency of what is accessed in each round.
     pub(super) fn read_length(&mut self, now: Duration) -> Result<(), MonitorError> {
-        let passed = now.saturating_sub(self.round.cleared + self.round.clearing);
-        while LENGTHS.get(self.round.lengths).is_some_and(|length| *length <= passed) {
-            self.round.lengths += 2;
-        }
+        self.round.leave_out(self.round.passed(now));
         self.look_at_samples()?;
         self.take_in_samples(now, None);
         self.work.length = true;

@@ -13,7 +13,6 @@ pub fn report(kind: Kind, format: Format, source: &Made, options: &Options) -> S
 }
 
 /// The report as text, on a terminal of this width.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub fn text(kind: Kind, source: &Made, columns: usize) -> String {
     let terminal = Terminal { columns, ..Terminal::default() };
     report(kind, Format::Text, source, &Options { terminal, ..Options::default() })

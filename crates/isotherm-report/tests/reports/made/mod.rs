@@ -1,6 +1,5 @@
 //! Synthetic recordings: a process with a heap, a mapping area and a stack, and a known access pattern.
 
-#[allow(dead_code, reason = "each test file uses its part")]
 pub mod checked;
 pub mod valid;
 
@@ -110,7 +109,6 @@ pub fn made(rows: Vec<Row>) -> Made {
 }
 
 /// Marks at these times in milliseconds.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub fn marks(marks: &[(u64, &str)]) -> Vec<Mark> {
     let mark = |&(ms, text): &(u64, &str)| Mark {
         time: Duration::from_millis(ms),
@@ -120,7 +118,6 @@ pub fn marks(marks: &[(u64, &str)]) -> Vec<Mark> {
 }
 
 /// The same recording, as if imported: the header has few fields, and the rows have no names of mappings and no costs.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub fn imported(mut source: Made) -> Made {
     let header = &mut source.header;
     header.probe = "damo".into();
@@ -237,7 +234,6 @@ pub fn phases_of(pid: u32, snapshots: u32) -> Made {
     made(rows)
 }
 
-#[allow(dead_code, reason = "each test file uses its part")]
 /// As [`phases`] of a second for each of `seconds`, with two schemes at work: `prcl` reclaims, under a quota that tunes
 /// itself, and sleeps for the third quarter of the time; `hot` makes huge pages, of which some are refused.
 pub fn schemed(seconds: u32) -> Made {
@@ -360,7 +356,6 @@ pub fn schemed(seconds: u32) -> Made {
 /// MiB in the fifth survey only, 4 MiB of unknown and 4 MiB of unobservable memory; 12 MiB of the mapping are in swap
 /// and 20 MiB absent.
 /// It reserves a terabyte without access permission.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub fn surveyed(seconds: u32) -> Made {
     let reserved = range(ANON + 4096 * MIB, ANON + 4096 * MIB + (1 << 40));
     let mappings: Arc<[Mapping]> = vec![
@@ -456,7 +451,6 @@ pub fn surveyed(seconds: u32) -> Made {
 }
 
 /// What [`surveyed`] has, on two memory nodes: a quarter of each sum is on node 2.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub fn on_two_nodes(seconds: u32) -> Made {
     let mut source = surveyed(seconds);
     for record in &mut source.surveys {
@@ -476,7 +470,6 @@ pub fn on_two_nodes(seconds: u32) -> Made {
 }
 
 /// A heap of 24 MiB, of which 16 are in swap and nothing in memory, beside what [`surveyed`] has.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub fn with_heap_in_swap(seconds: u32) -> Made {
     let mut source = surveyed(seconds);
     let start = 64 * MIB;
