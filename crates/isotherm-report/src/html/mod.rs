@@ -74,11 +74,24 @@ pub(crate) fn page(
     let mut all: [&mut dyn Accumulator; 6] =
         [&mut evidence, &mut extent, &mut marks, &mut groups, &mut found, &mut surveys];
     walk(source, selection, &mut all)?;
-    let extent = extent.found()?;
-    let wss = found.finish(source, options.window)?;
+    let (extent, marks, picture) = (extent.found()?, &marks.marks[..], options.picture);
     let by_name = Grouping::of_reader(groups.clone(), source, selection, options.by.or(Some(GroupBy::Command)))?;
     let grouping = Grouping::of_reader(groups, source, selection, options.by)?;
+    // What has a moment for each survey is drawn before the next walk, so that it takes no memory beside it.
+    let idle_time = {
+        let found = IdleTime::after(surveys, source, selection, &by_name)?;
+        histogram::draw(&found.histogram(), marks, picture).embedded("For how long memory has been idle")
+    };
+    let wss = found.finish(source, options.window)?;
+    let usual = options.window.map(|_| found.finish(source, None)).transpose()?;
+    let percentiles = tables::percentiles(&wss) + &tables::windows(&found, source)?;
+    drop(found);
+    let wss_notes = items(&wss_notes(&wss));
     let wss_groups = GroupedWss::new(&wss, source, selection, &grouping)?;
+    let working_set =
+        svg::draw_wss(&wss, &wss_groups, marks, picture).embedded("Working set over time, and its percentiles");
+    drop(wss_groups);
+    let usual = usual.unwrap_or(wss);
 
     let mut maps = Maps::begin(source, selection, &extent, &evidence, Limits::REPORT)?;
     let (mut overhead, mut used) = (Overhead::new(header, selection), Used::new(header, selection, &grouping));
@@ -92,22 +105,19 @@ pub(crate) fn page(
     let maps = maps.finish();
     let heatmap = &maps.heatmap;
     let overhead = overhead.finish();
-    let idle_time = IdleTime::after(surveys, source, selection, &by_name)?;
     let temperatures = temperatures.finish(&by_name);
     let schemes = Schemes::if_any(source, selection)?;
     let mut summary = summary.finish(header, source.cut_short(), &overhead);
     used.write(&mut summary);
     in_surveys.write(&mut summary);
-    let usual = if options.window.is_none() { wss.clone() } else { found.finish(source, None)? };
     crate::estimated::add(&mut summary, &usual, source, selection)?;
+    drop(usual);
     summary.sort(options.summary_sort);
 
-    let marks = &marks.marks;
     let facts = facts(&summary);
     let title = facts.first().map_or("", |fact| fact);
     let note = note(heatmap, &maps.moments);
     let script = format!("\n{HEATMAP_SCRIPT}{SCRIPT}");
-    let picture = options.picture;
     let fill = |name: &str, out: &mut dyn Write| -> Result<(), ReportError> {
         let text = match name {
             "data" => return json_in_html(out, &maps.data(marks)),
@@ -133,14 +143,10 @@ pub(crate) fn page(
             } else {
                 "Touched share over time and addresses"
             }),
-            "wss" => {
-                svg::draw_wss(&wss, &wss_groups, marks, picture).embedded("Working set over time, and its percentiles")
-            }
-            "percentiles" => tables::percentiles(&wss) + &tables::windows(&found, source)?,
-            "wss-notes" => items(&wss_notes(&wss)),
-            "idle-time" => {
-                histogram::draw(&idle_time.histogram(), marks, picture).embedded("For how long memory has been idle")
-            }
+            "wss" => working_set.clone(),
+            "percentiles" => percentiles.clone(),
+            "wss-notes" => wss_notes.clone(),
+            "idle-time" => idle_time.clone(),
             "temperature" => {
                 histogram::draw(&temperatures.histogram(), marks, picture).embedded("Memory by access rate")
             }
