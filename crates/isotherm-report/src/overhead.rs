@@ -12,38 +12,38 @@ use crate::pace::{Pacing, RecordedPace, Windows};
 use crate::source::{Accumulator, Seen, Selection};
 use crate::wss::Percentiles;
 
-/// The cost of one snapshot, of all targets together.
+/// The cost of one snapshot, of all targets together. There may be a million of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(transform = nullable(&MEASURED_OF_MOMENT))]
 pub struct Moment {
     /// The time since the start of the recording.
     pub time_ns: u64,
     /// Regions of all targets.
-    pub regions: u64,
+    pub regions: u32,
     /// Pages read per sampling round: the mean of the rounds since the previous snapshot.
     pub reads_per_sampling: f64,
     /// The maximum of pages read in a round.
-    pub max_reads: u64,
+    pub max_reads: u32,
     /// CPU time of all threads of isotherm since the previous snapshot, in per cent of one CPU.
     pub cpu_percent: f64,
     /// Rounds since the previous snapshot that began late.
-    pub late_rounds: u64,
+    pub late_rounds: u32,
     /// Mapped bytes that could not be observed.
     pub unobservable_bytes: u64,
     /// The time since the previous snapshot.
     #[serde(skip)]
-    elapsed: Duration,
+    elapsed_ns: u64,
 }
 
 impl Moment {
     /// The cost of this and of another recorder at the same time.
     fn with(self, other: Self) -> Self {
         Self {
-            regions: self.regions + other.regions,
+            regions: self.regions.saturating_add(other.regions),
             reads_per_sampling: self.reads_per_sampling + other.reads_per_sampling,
             max_reads: self.max_reads.max(other.max_reads),
             cpu_percent: self.cpu_percent + other.cpu_percent,
-            late_rounds: self.late_rounds + other.late_rounds,
+            late_rounds: self.late_rounds.saturating_add(other.late_rounds),
             unobservable_bytes: self.unobservable_bytes.saturating_add(other.unobservable_bytes),
             ..self
         }
@@ -175,7 +175,7 @@ impl Overhead {
     pub fn finish(mut self) -> Self {
         self.over_time.extend(self.current.take());
         // Snapshots have different lengths, so that they count for their time.
-        let seconds = |m: &Moment| m.elapsed.as_secs_f64();
+        let seconds = |m: &Moment| m.elapsed_ns as f64 / 1e9;
         let time: f64 = self.over_time.iter().map(seconds).sum();
         let mean = |value: &dyn Fn(&Moment) -> f64| {
             self.over_time.iter().map(|m| value(m) * seconds(m)).sum::<f64>() / time.max(1e-9)
@@ -183,18 +183,18 @@ impl Overhead {
         let spread = |value: &dyn Fn(&Moment) -> f64| {
             Percentiles::weighted(self.over_time.iter().map(|m| (value(m), seconds(m))).collect())
         };
-        let regions = |m: &Moment| m.regions as f64;
+        let regions = |m: &Moment| f64::from(m.regions);
         self.regions = Load {
             mean: mean(&regions),
-            max: self.over_time.iter().map(|m| m.regions).max().unwrap_or(0),
+            max: self.over_time.iter().map(|m| m.regions.into()).max().unwrap_or(0),
             percentiles: spread(&regions),
         };
         self.reads_per_sampling = Load {
             mean: self.reads as f64 / self.rounds.max(1) as f64,
-            max: self.over_time.iter().map(|m| m.max_reads).max().unwrap_or(0),
+            max: self.over_time.iter().map(|m| m.max_reads.into()).max().unwrap_or(0),
             percentiles: spread(&|m| m.reads_per_sampling),
         };
-        self.pace = self.pacing.finish();
+        self.pace = std::mem::take(&mut self.pacing).finish();
         self.cpu_percent_10s = self.pace.windows;
         self.unobservable_bytes = mean(&|m| m.unobservable_bytes as f64) as u64;
         self.unobservable_bytes_max = self.over_time.iter().map(|m| m.unobservable_bytes).max().unwrap_or(0);
@@ -262,16 +262,17 @@ impl Accumulator for Overhead {
                 time_ns,
                 regions: 0,
                 reads_per_sampling: share(cost.reads, u64::from(cost.rounds)),
-                max_reads: u64::from(cost.max_reads),
+                max_reads: cost.max_reads,
                 cpu_percent: share(cost.cpu_time().as_nanos() as u64, elapsed) * 100.0,
-                late_rounds: u64::from(cost.late_rounds),
+                late_rounds: cost.late_rounds,
                 unobservable_bytes: cost.unobservable_bytes,
-                elapsed: visit.elapsed,
+                elapsed_ns: elapsed,
             };
             self.current = Some(others.map_or(this, |others| this.with(others)));
         }
         if let Some(moment) = &mut self.current {
-            moment.regions += visit.row.nr_regions as u64;
+            let regions = u32::try_from(visit.row.nr_regions).unwrap_or(u32::MAX);
+            moment.regions = moment.regions.saturating_add(regions);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The pace of a recording: how often it surveyed and sampled, and what that cost beside the budget.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use isotherm_core::units;
@@ -22,10 +23,11 @@ const TOLERATED: f64 = 0.1;
 /// How often a recording surveyed and sampled, and what that cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RecordedPace {
-    /// The time from a survey to the next, in nanoseconds: the median over time. `None` without surveys.
+    /// The time from a survey to the next, in nanoseconds: the median over time, rounded to four digits. `None` without
+    /// surveys.
     pub survey_interval_ns: Option<u64>,
-    /// The time from a round with samples to the next, in nanoseconds: the median over time. `None` without samples, or
-    /// if the recording does not tell.
+    /// The time from a round with samples to the next, in nanoseconds: the median over time, rounded to four digits.
+    /// `None` without samples, or if the recording does not tell.
     pub sampling_interval_ns: Option<u64>,
     /// CPU time of all threads of isotherm, in per cent of one CPU, without the first 3 s of the recording unless it is
     /// shorter. `None` if the recording has no costs.
@@ -81,18 +83,6 @@ pub struct Windows {
     pub p99: f64,
     /// The maximum.
     pub max: f64,
-}
-
-impl Windows {
-    /// Those of the CPU time over each 10 s. `None` without any.
-    pub fn of(percents: Vec<f64>) -> Option<Self> {
-        if percents.is_empty() {
-            return None;
-        }
-        let mean = percents.iter().sum::<f64>() / percents.len() as f64;
-        let [.., p99, max] = Percentiles::of(percents).0;
-        Some(Self { mean, p99, max })
-    }
 }
 
 impl RecordedPace {
@@ -171,30 +161,97 @@ pub fn shown_interval(time: Duration) -> String {
     units::duration(Duration::from_nanos(((nanoseconds + step / 2) / step * step) as u64))
 }
 
-/// Computes the pace from the snapshots and surveys of a selection.
+/// Values, each with how long it held, or how often it was found. They are rounded to four digits, so that they are
+/// some thousands, however long a run is.
 #[derive(Clone, Debug, Default)]
-pub struct Pacing {
-    budget: Option<f64>,
-    /// The intervals of surveys in nanoseconds, each with its length as weight.
-    surveys: Vec<(u64, f64)>,
-    /// For each snapshot the mean time from a round with samples to the next, and the length of the snapshot.
-    gaps: Vec<(u64, f64)>,
-    /// Whether a snapshot tells how many rounds had samples.
-    tells_samples: bool,
-    spent: Vec<Spent>,
-    holds: Option<Holds>,
-    /// The time that the snapshots cover, and of it the time in which the budget made intervals longer.
-    covered: (Duration, Duration),
-    /// For how long the budget did not suffice for surveys, samples, readings of the mappings, and clears.
-    not_afforded: [Duration; 4],
+struct Held(BTreeMap<u64, f64>);
+
+impl Held {
+    fn add(&mut self, value: u64, weight: f64) {
+        let unit = 10_u64.pow(value.checked_ilog10().unwrap_or(0).saturating_sub(3));
+        *self.0.entry(value.saturating_add(unit / 2) / unit * unit).or_default() += weight;
+    }
+
+    /// `None` without values.
+    fn percentiles(&self) -> Option<Percentiles<u64>> {
+        let values = || self.0.iter().map(|(value, weight)| (*value, *weight)).collect();
+        (!self.0.is_empty()).then(|| Percentiles::weighted(values()))
+    }
 }
 
-/// The CPU time of one snapshot, and when it arose, in nanoseconds. There may be a million of them.
+/// The CPU time of one snapshot, and when it arose, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     from: u64,
     to: u64,
     cpu: u64,
+}
+
+/// The CPU time over each 10 s that begin with a snapshot, in per cent of one CPU. What a snapshot took counts evenly
+/// over its time.
+#[derive(Clone, Debug, Default)]
+struct OverWindows {
+    /// The snapshots of the windows that have begun and not ended, and the CPU time of all of them.
+    open: VecDeque<Spent>,
+    cpu: u64,
+    /// The windows that have ended, in millionths of a per cent; their sum and the maximum, in per cent.
+    ended: Held,
+    sum: f64,
+    max: f64,
+    count: u64,
+}
+
+impl OverWindows {
+    /// Takes in the next snapshot, which ends the windows that end in it.
+    fn add(&mut self, spent: Spent) {
+        let length = spent.to.saturating_sub(spent.from).max(1) as f64;
+        self.open.push_back(spent);
+        while let Some(first) = self.open.front() {
+            let end = first.from.saturating_add(WINDOW);
+            if spent.to < end {
+                break;
+            }
+            let inside = (end.saturating_sub(spent.from) as f64 / length).min(1.0);
+            let percent = (self.cpu as f64 + spent.cpu as f64 * inside) / WINDOW as f64 * 100.0;
+            self.ended.add((percent * 1e6).round() as u64, 1.0);
+            (self.sum, self.max, self.count) = (self.sum + percent, self.max.max(percent), self.count + 1);
+            // The snapshot itself is not part of the sum yet.
+            let before = if self.open.len() > 1 { first.cpu } else { 0 };
+            self.cpu = self.cpu.saturating_sub(before);
+            self.open.pop_front();
+        }
+        if !self.open.is_empty() {
+            self.cpu = self.cpu.saturating_add(spent.cpu);
+        }
+    }
+
+    /// `None` if no window has ended.
+    fn windows(&self) -> Option<Windows> {
+        let [.., p99, _] = self.ended.percentiles()?.0;
+        Some(Windows { mean: self.sum / self.count as f64, p99: p99 as f64 / 1e6, max: self.max })
+    }
+}
+
+/// Computes the pace from the snapshots and surveys of a selection, in little memory however many they are.
+#[derive(Clone, Debug, Default)]
+pub struct Pacing {
+    budget: Option<f64>,
+    /// The intervals of surveys in nanoseconds.
+    surveys: Held,
+    /// The mean time from a round with samples to the next, in nanoseconds, of each snapshot.
+    gaps: Held,
+    /// Whether a snapshot tells how many rounds had samples.
+    tells_samples: bool,
+    /// The last snapshot, which another recorder may add to.
+    last: Option<Spent>,
+    /// The CPU time and the time of the snapshots before it, in nanoseconds: in the start of the run, and after that.
+    spent: [(u64, u64); 2],
+    windows: OverWindows,
+    holds: Option<Holds>,
+    /// The time that the snapshots cover, and of it the time in which the budget made intervals longer.
+    covered: (Duration, Duration),
+    /// For how long the budget did not suffice for surveys, samples, readings of the mappings, and clears.
+    not_afforded: [Duration; 4],
 }
 
 impl Pacing {
@@ -206,7 +263,7 @@ impl Pacing {
     /// Adds the time from a survey to the next; zero for the first.
     pub fn survey(&mut self, interval: Duration) {
         if !interval.is_zero() {
-            self.surveys.push((interval.as_nanos() as u64, interval.as_secs_f64()));
+            self.surveys.add(interval.as_nanos() as u64, interval.as_secs_f64());
         }
     }
 
@@ -214,10 +271,13 @@ impl Pacing {
     pub fn snapshot(&mut self, from: Duration, to: Duration, cost: &Cost) {
         let elapsed = to.saturating_sub(from);
         let [from, to, cpu] = [from, to, cost.cpu_time()].map(|time| time.as_nanos() as u64);
-        match self.spent.last_mut().filter(|last| last.to == to && to > 0) {
+        match self.last.as_mut().filter(|last| last.to == to && to > 0) {
             // Of another recorder at the same time.
             Some(last) => last.cpu = last.cpu.saturating_add(cpu),
-            None => self.spent.push(Spent { from, to, cpu }),
+            None => {
+                self.end_snapshot();
+                self.last = Some(Spent { from, to, cpu });
+            }
         }
         self.covered.0 += elapsed;
         if let Some((longest, sum)) = cost.longest_hold_ns.zip(cost.holds_ns) {
@@ -236,63 +296,44 @@ impl Pacing {
         if let Some(rounds) = cost.sampled_rounds {
             self.tells_samples = true;
             if rounds > 0 {
-                self.gaps.push(((elapsed / rounds).as_nanos() as u64, elapsed.as_secs_f64()));
+                self.gaps.add((elapsed / rounds).as_nanos() as u64, elapsed.as_secs_f64());
             }
+        }
+    }
+
+    /// Takes in the last snapshot, of which all is known.
+    fn end_snapshot(&mut self) {
+        let Some(spent) = self.last.take() else { return };
+        let is_later = spent.from >= START;
+        let (cpu, wall) = &mut self.spent[usize::from(is_later)];
+        *cpu = cpu.saturating_add(spent.cpu);
+        *wall = wall.saturating_add(spent.to.saturating_sub(spent.from));
+        if is_later {
+            self.windows.add(spent);
         }
     }
 
     /// The pace. All snapshots and surveys must have been added.
     pub fn finish(&self) -> RecordedPace {
-        let median = |values: Vec<(u64, f64)>| (!values.is_empty()).then(|| Percentiles::weighted(values).median());
-        let mostly = |time: Duration| time > self.covered.0 / 2;
-        let [surveys, samples, mappings, clears] = self.not_afforded.map(mostly);
+        let mut all = self.clone();
+        all.end_snapshot();
+        let median = |of: &Held| of.percentiles().map(|found| found.median());
+        let mostly = |time: Duration| time > all.covered.0 / 2;
+        let [surveys, samples, mappings, clears] = all.not_afforded.map(mostly);
+        let sampling_interval_ns = median(&all.gaps);
+        // A run that is all start has nothing else.
+        let spent = all.spent.into_iter().rev().find(|(_, wall)| *wall > 0);
         RecordedPace {
-            survey_interval_ns: median(self.surveys.clone()),
-            sampling_interval_ns: median(self.gaps.clone()),
-            cpu_percent: self.cpu_percent(),
-            budget_percent: self.budget,
-            windows: Windows::of(self.over_windows()),
-            holds: self.holds,
-            unsampled: self.tells_samples && self.gaps.is_empty(),
-            limited: mostly(self.covered.1),
+            survey_interval_ns: median(&all.surveys),
+            sampling_interval_ns,
+            cpu_percent: spent.map(|(cpu, wall)| cpu as f64 / wall as f64 * 100.0),
+            budget_percent: all.budget,
+            windows: all.windows.windows(),
+            holds: all.holds,
+            unsampled: all.tells_samples && sampling_interval_ns.is_none(),
+            limited: mostly(all.covered.1),
             not_afforded: NotAfforded { surveys, samples, mappings, clears },
         }
-    }
-
-    fn cpu_percent(&self) -> Option<f64> {
-        let after = |start: u64| self.spent.iter().filter(move |spent| spent.from >= start);
-        let start = if after(START).next().is_some() { START } else { 0 };
-        let (cpu, wall) = after(start).fold((0_u128, 0_u128), |(cpu, wall), spent| {
-            (cpu + u128::from(spent.cpu), wall + u128::from(spent.to.saturating_sub(spent.from)))
-        });
-        (wall > 0).then(|| cpu as f64 / wall as f64 * 100.0)
-    }
-
-    /// The CPU time over each 10 s that begin with a snapshot, after the first 3 s, in per cent of one CPU. What a
-    /// snapshot took counts evenly over its time.
-    pub fn over_windows(&self) -> Vec<f64> {
-        let spent = &self.spent[self.spent.partition_point(|spent| spent.from < START)..];
-        let mut shares = vec![];
-        // The CPU time of the snapshots that lie in the window, which are those up to `last`.
-        let (mut cpu, mut last) = (0_u64, 0);
-        for (first, Spent { from, cpu: of_first, .. }) in spent.iter().enumerate() {
-            let end = from.saturating_add(WINDOW);
-            while let Some(inside) = spent.get(last).filter(|spent| spent.to < end) {
-                cpu = cpu.saturating_add(inside.cpu);
-                last += 1;
-            }
-            let Some(across) = spent.get(last) else { break };
-            let length = across.to.saturating_sub(across.from).max(1) as f64;
-            let inside = end.saturating_sub(across.from) as f64 / length;
-            let all = cpu as f64 + across.cpu as f64 * inside.min(1.0);
-            shares.push(all / WINDOW as f64 * 100.0);
-            if last > first {
-                cpu = cpu.saturating_sub(*of_first);
-            } else {
-                last = first + 1;
-            }
-        }
-        shares
     }
 }
 

@@ -107,8 +107,8 @@ pub(crate) fn overhead(overhead: &Overhead, marks: &[Mark], picture: Picture) ->
     let mut drawing = Drawing::new(width);
     let limit = overhead.max_regions as f64;
     let highest = |value: &dyn Fn(&Moment) -> f64| overhead.over_time.iter().map(value).fold(0.0, f64::max);
-    let regions = |m: &Moment| m.regions as f64;
-    let reads = |m: &Moment| m.max_reads as f64;
+    let regions = |m: &Moment| f64::from(m.regions);
+    let reads = |m: &Moment| f64::from(m.max_reads);
     let cpu = |m: &Moment| m.cpu_percent;
     let load_text =
         |load: &crate::overhead::Load| format!("{:.1} on the mean, {} at most", load.mean, units::count(load.max));

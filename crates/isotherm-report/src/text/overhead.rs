@@ -75,7 +75,7 @@ pub(crate) fn overhead(out: &mut dyn Write, terminal: &Terminal, overhead: &Over
     table(out, terminal, &columns, &loads[..shown])?;
     let height = (terminal.rows.saturating_sub(18) / 2).clamp(3, 8);
     let series = [
-        ("regions", o.regions.max as f64, (|m| m.regions as f64) as fn(&crate::overhead::Moment) -> f64),
+        ("regions", o.regions.max as f64, (|m| f64::from(m.regions)) as fn(&crate::overhead::Moment) -> f64),
         ("CPU, % of one", o.over_time.iter().map(|m| m.cpu_percent).fold(0.0, f64::max), |m| m.cpu_percent),
     ];
     for (name, top, value) in series.into_iter().take(shown) {
