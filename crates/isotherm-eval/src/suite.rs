@@ -156,18 +156,29 @@ impl Suite {
         all.chain([self.prepare.as_deref()]).flatten().any(|script| script.contains("$PARSEC"))
     }
 
-    /// The workloads of these names, in the order of the suite; all without names.
+    /// The workloads of these names, in the order of the suite; all without names. A name may lack its group if only one
+    /// has it: `fft` is `splash2x/fft`.
     ///
     /// # Errors
-    /// If one of the names is unknown.
+    /// If one of the names is unknown, or that of several.
     pub fn select(&self, names: &[String]) -> Result<Vec<&Workload>, EvalError> {
-        if let Some(name) = names.iter().find(|name| !self.workloads.iter().any(|workload| workload.name == **name)) {
-            let known: Vec<&str> = self.workloads.iter().map(|workload| &*workload.name).collect();
-            let (suite, name) = (self.name.clone(), name.clone());
-            return Err(EvalError::UnknownWorkload { suite, name, known: known.join(", ") });
-        }
-        let is_wanted = |workload: &&Workload| names.is_empty() || names.contains(&workload.name);
+        let wanted = names.iter().map(|name| self.named(name)).collect::<Result<Vec<_>, _>>()?;
+        let is_wanted = |workload: &&Workload| wanted.is_empty() || wanted.contains(&&*workload.name);
         Ok(self.workloads.iter().filter(is_wanted).collect())
+    }
+
+    /// The whole name of a workload.
+    fn named(&self, name: &str) -> Result<&str, EvalError> {
+        let all = || self.workloads.iter().map(|workload| &*workload.name);
+        let mut alike = all().filter(|whole| whole.rsplit_once('/').is_some_and(|(_, last)| last == name));
+        match (all().find(|whole| *whole == name), alike.next(), alike.next()) {
+            (Some(whole), ..) | (None, Some(whole), None) => Ok(whole),
+            _ => Err(EvalError::UnknownWorkload {
+                suite: self.name.clone(),
+                name: name.to_owned(),
+                known: all().collect::<Vec<_>>().join(", "),
+            }),
+        }
     }
 }
 
@@ -287,6 +298,10 @@ mod tests {
         assert!(suite.select(&["none".into()]).is_ok_and(|found| found.len() == 1));
         let error = suite.select(&["nothing".into()]).unwrap_err().to_string();
         assert!(error.contains("a/b, none"), "{error}");
+        // Without its group, a name may be that of one only.
+        assert!(suite.select(&["b".into()]).is_ok_and(|found| found[0].name == "a/b"));
+        let two = parse("name: two\nworkloads:\n  - {name: a/b, command: c}\n  - {name: d/b, command: c}\n").unwrap();
+        assert!(two.select(&["b".into()]).is_err() && two.select(&["d/b".into()]).is_ok_and(|found| found.len() == 1));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct EvalRun {
     /// The programs: programs, parsec-splash2x, patterns, or a file whose path ends in .yaml or has a slash
     #[arg(short, long, value_name = "NAME|FILE", default_value = "programs")]
     pub suite: String,
-    /// Only these programs, separated by commas
+    /// Only these programs, separated by commas, with or without their group
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only these configurations, separated by commas; orig is always among them [default: all that are possible]
