@@ -55,9 +55,7 @@ fn action(scheme: &Scheme) -> Cow<'static, str> {
         (Action::WillNeed, _) => "reads memory in before it is used (MADV_WILLNEED).",
         (Action::Cold, _) => "makes memory the first that the kernel reclaims when memory is short (MADV_COLD).",
         (Action::PageOut, _) => "reclaims memory at once, to swap or to its file (MADV_PAGEOUT).",
-        (Action::HugePage, false) => {
-            "makes huge pages at once where at least half of a huge page is in use (MADV_COLLAPSE)."
-        }
+        (Action::HugePage, false) => "makes huge pages at once where 7/8 of a huge page are in memory (MADV_COLLAPSE).",
         (Action::HugePage, true) => "allows huge pages, by a call inside the target (MADV_HUGEPAGE).",
         (Action::NoHugePage, _) => "forbids huge pages, by a call inside the target (MADV_NOHUGEPAGE).",
         (Action::Collapse, _) => "makes huge pages at once (MADV_COLLAPSE).",

@@ -13,6 +13,16 @@ use isotherm_scheme::{describe, parse};
 const PRCL: &str = include_str!("../../../schemes/prcl.yaml");
 const GENTLE: &str = include_str!("../../../schemes/gentle.yaml");
 const ETHP: &str = include_str!("../../../schemes/ethp.yaml");
+/// Efficient huge pages as in the papers.
+const PAPERS: &str = "
+- access_rate: {min: 5%}
+  action: hugepage
+- size: {min: 2M}
+  access_rate: 0%
+  age: {min: 7s}
+  action: nohugepage
+  inside: true
+";
 const LINES: &str = include_str!("../../../schemes/daos.txt");
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,10 +50,14 @@ fn the_same_scheme_in_all_forms() {
         let other = one(other);
         assert_eq!(Scheme { name: prcl.name.clone(), ..other }, prcl);
     }
-    let ethp = parse("f", ETHP).unwrap();
     let lines = parse("f", LINES).unwrap();
     let meaning = |schemes: &[Scheme]| schemes.iter().map(|s| (s.condition, s.action, s.inside)).collect::<Vec<_>>();
-    assert_eq!(meaning(&lines[1..]), meaning(&ethp));
+    let papers = parse("f", PAPERS).unwrap();
+    assert_eq!(meaning(&lines), meaning(&[&[prcl], &papers[..]].concat()));
+    // The shipped form of efficient huge pages asks for another frequency.
+    let shipped = parse("f", ETHP).unwrap();
+    assert_eq!(meaning(&shipped[1..]), meaning(&papers[1..]));
+    assert_eq!(shipped[0].action, papers[0].action);
 }
 
 /// A scheme with every field, and every kind of goal and filter.

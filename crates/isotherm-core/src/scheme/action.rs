@@ -18,8 +18,8 @@ pub enum Action {
     Cold,
     /// Reclaim the memory now (`MADV_PAGEOUT`).
     PageOut,
-    /// Back the memory with huge pages. From outside, make a huge page now where at least half of one is in use
-    /// (`MADV_COLLAPSE`). From inside, allow huge pages (`MADV_HUGEPAGE`).
+    /// Back the memory with huge pages. From outside, make a huge page now where at least seven eighths of one are
+    /// in memory (`MADV_COLLAPSE`). From inside, allow huge pages (`MADV_HUGEPAGE`).
     HugePage,
     /// Forbid huge pages (`MADV_NOHUGEPAGE`); from inside only.
     NoHugePage,

@@ -100,13 +100,13 @@ pub(super) fn advise(facts: &Facts<'_>) -> Result<Advice, String> {
     })
 }
 
-/// The scheme. An aggregation has 20 samples, so that 5 % are any access at all. The action leaves out blocks of
-/// which less than half is present.
+/// The scheme. A page of an array that a program walks through is accessed once in a while only. The action leaves out
+/// blocks of which less than seven eighths are present.
 const SCHEME: &str = "\
 schemes:
   - name: huge-where-dense
     size: {min: 2M}
-    access_rate: {min: 5%}
+    access_frequency: {min: 0.2Hz}
     action: hugepage
     apply_interval: 10s
     quota: {time: 100ms, period: 10s}
