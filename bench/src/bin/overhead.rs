@@ -162,7 +162,7 @@ fn real(options: &Options, scale: u32) -> Result<Line> {
         how: "real",
         bytes,
         cpu_percent: sum(all_cpu_ns) / wall.as_nanos() as f64 * 100.0,
-        cpu_percent_10s: Windows::of(windows),
+        cpu_percent_10s: worst(&windows),
         waking_percent: Some(visits.waking_percent),
         first_second_ms: first_ns as f64 / 1e6 / runs as f64,
         slowdown_percent: Some(visits.slowdown),
@@ -181,14 +181,21 @@ fn all_cpu_ns(cost: &Cost) -> u64 {
     cost.cpu_time().as_nanos() as u64
 }
 
+/// The mean of the runs, and the greatest of their other figures. `None` without runs.
+fn worst(runs: &[Windows]) -> Option<Windows> {
+    let greatest = |of: fn(&Windows) -> f64| runs.iter().map(of).fold(0.0, f64::max);
+    let mean = runs.iter().map(|run| run.mean).sum::<f64>() / runs.len() as f64;
+    (!runs.is_empty()).then(|| Windows { mean, p99: greatest(|run| run.p99), max: greatest(|run| run.max) })
+}
+
 /// The CPU time over each 10 s of a run, in per cent of one CPU.
-fn over_10s(visit: &[(Duration, Cost)]) -> Vec<f64> {
+fn over_10s(visit: &[(Duration, Cost)]) -> Option<Windows> {
     let mut pacing = Pacing::new(None);
     let mut from = Duration::ZERO;
     for (to, cost) in visit {
         pacing.snapshot(std::mem::replace(&mut from, *to), *to, cost);
     }
-    pacing.over_windows()
+    pacing.finish().windows
 }
 
 fn simulate(scale: u64) -> Result<Line> {
