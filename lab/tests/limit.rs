@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::MIB;
-use isotherm_lab::{Running, Zram, eventually, isotherm, result_file};
+use isotherm_lab::{EMULATED, Running, Zram, eventually, isotherm, result_file};
 
 /// A scheme that limits. Its goals are not reached by what it takes: an emulated machine is slow.
 const LIMIT: &str = "- {name: limit, action: limit, access_rate: 0%, age: {min: 3s}, quota: {goals: [{pressure: 50%}, \
@@ -169,6 +171,70 @@ fn a_cgroup_that_is_frozen_keeps_its_limit_and_one_that_vanishes_is_no_error() {
     let said = run.end();
     assert!(!said.contains("cannot be"), "{said}");
     assert!(!Path::new(JOURNALS).exists(), "nothing is left");
+}
+
+/// `isotherm tune --apply` on a cgroup.
+struct Tuned {
+    run: Running,
+    err: PathBuf,
+    began: Instant,
+}
+
+impl Tuned {
+    /// Starts it. `name` names its files.
+    fn new(cgroup: &Cgroup, more: &[&str], name: &str) -> Self {
+        let err = result_file(&format!("tune-{name}.err"));
+        let mut command = isotherm(&["tune", "--cgroup", cgroup.0, "--apply", "--duration", "85s", "--survey", "1s"]);
+        command.args(more).args(BPF).args(EMULATED);
+        command.stdout(Stdio::null()).stderr(fs::File::create(&err).unwrap());
+        Self { run: Running::start(&mut command), err, began: Instant::now() }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.err).unwrap()
+    }
+
+    /// Waits until it knows the right size. That takes about as long as one wait may last.
+    fn wait_for_size(&self) {
+        eventually("it has watched for most of its time", || self.began.elapsed() > Duration::from_secs(70));
+        eventually("the right size is known", || self.said().contains("95 % of the minutes of "));
+    }
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn tune_limits_a_cgroup_to_its_right_size_and_gives_back_what_there_was() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/sized");
+    let workload = cgroup.workload(96, 16);
+    let mut dry = Tuned::new(&cgroup, &["--dry-run"], "dry");
+    assert_eq!(dry.run.wait(), 0, "{}", dry.said());
+    println!("{}", dry.said());
+    assert!(dry.said().contains("a dry run: memory.high of /sized would be let down to "));
+    assert!(cgroup.high().is_none() && !Path::new(JOURNALS).exists());
+
+    let mut tuned = Tuned::new(&cgroup, &[], "sized");
+    tuned.wait_for_size();
+    wait_below(&cgroup, 90);
+    // The right size is what is in use, and a margin of 16 MiB.
+    assert!(cgroup.high().is_none_or(|high| high >= 32 * MIB), "{:?}", cgroup.high());
+    tuned.run.interrupt();
+    assert_eq!(tuned.run.wait(), 0, "{}", tuned.said());
+    println!("{}", tuned.said());
+    assert_eq!(cgroup.high(), None);
+    assert!(tuned.said().contains("memory.high of /sized is max") && !tuned.said().contains("cannot be"));
+    assert!(!Path::new(JOURNALS).exists(), "nothing is left");
+
+    // What one that is killed has left is given back.
+    let killed = Tuned::new(&cgroup, &[], "sized-killed");
+    killed.wait_for_size();
+    eventually("the limit is let down", || cgroup.high().is_some());
+    drop(killed);
+    let is_limited = cgroup.high().is_some();
+    let said = next_start();
+    let told = said.contains("memory.high of /sized is max again: an isotherm that was killed");
+    assert_eq!((told, cgroup.high()), (is_limited, None), "{said}");
+    workload.end();
 }
 
 #[test]

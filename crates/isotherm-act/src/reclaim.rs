@@ -65,6 +65,12 @@ impl CgroupReclaim {
         }
     }
 
+    /// Whether the cgroup of a process has no more memory than its limit is to leave.
+    pub(super) fn has_its_least(&mut self, pid: u32) -> Result<bool, Refusal> {
+        let cgroup = self.cgroup(pid)?;
+        Ok(self.limits.has_its_least(&cgroup))
+    }
+
     /// Checks that the selection can be acted on.
     ///
     /// # Errors
