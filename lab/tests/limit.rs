@@ -334,8 +334,11 @@ fn a_daemon_limits_a_group_to_its_right_size_and_does_nothing_before_that_is_kno
     eventually("the right size is known", || said().contains("the right size of /right is "));
     assert!(said().contains("95 % of the minutes of ") && said().contains("needed at most 50 MiB"), "{}", said());
     // 50 MiB, page cache and the kernel, and a margin of 16 MiB.
-    let right = || cgroup.high().is_some_and(|high| (66 * MIB..80 * MIB).contains(&high));
-    eventually("the limit is the right size", right);
+    let said_size =
+        said().lines().find_map(|line| Some(line.split("of /right is ").nth(1)?.split(" MiB").next()?.parse()));
+    let size: u64 = said_size.unwrap().unwrap();
+    assert!((66..80).contains(&size), "{size}");
+    eventually("the limit is the right size", || cgroup.high() == Some(size * MIB));
     daemon.interrupt();
     assert_eq!(daemon.wait(), 0);
     println!("{}", said());

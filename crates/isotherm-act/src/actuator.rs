@@ -273,8 +273,7 @@ impl Actuator for ProcessActuator {
             (Some(mut held), CallMethod::Cgroup(how) | CallMethod::Limit(how)) => {
                 let Self { root, cached, swap, cgroups, .. } = self;
                 let mut readers = Readers { root, cached, swap };
-                let is_limited = work.action.limit().is_some();
-                let is_over = if is_limited { cgroups.has_its_least(held.pid) } else { Ok(false) };
+                let is_over = work.action.limit().map_or(Ok(false), |how| cgroups.has_its_least(held.pid, how));
                 let done = is_over.and_then(|is_over| match is_over {
                     true => Ok(()),
                     false => cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers),

@@ -162,9 +162,10 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         self.least = Some(least);
     }
 
-    /// Whether a cgroup has no more memory than its limit is to leave, so that nothing is reclaimed.
-    pub(super) fn has_its_least(&self, cgroup: &CgroupMemory<F>) -> bool {
-        let is_left = |least: u64| cgroup.current().is_ok_and(|current| current <= least);
+    /// Whether a cgroup has no more memory than its least limit has room for, so that nothing is reclaimed.
+    pub(super) fn has_its_least(&self, cgroup: &CgroupMemory<F>, how: CgroupLimit) -> bool {
+        let has_room = |current: u64, least: u64| current.saturating_add(how.margin_of(current)) <= least;
+        let is_left = |least: u64| cgroup.current().is_ok_and(|current| has_room(current, least));
         self.least.as_ref().is_some_and(|least| least.get(cgroup.path()).is_none_or(is_left))
     }
 
