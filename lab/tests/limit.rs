@@ -2,11 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
+use isotherm_core::{AddrRange, Figures, Mapping, TargetId};
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::MIB;
-use isotherm_lab::{Running, Zram, eventually, isotherm, result_file};
+use isotherm_lab::{EMULATED, Running, Zram, eventually, isotherm, result_file};
+use isotherm_record::{
+    Contents, Event, Header, Recorder, Recording, SurveyRecord, TargetInfo, TargetInfos, recording_at,
+};
 
 /// A scheme that limits. Its goals are not reached by what it takes: an emulated machine is slow.
 const LIMIT: &str = "- {name: limit, action: limit, access_rate: 0%, age: {min: 3s}, quota: {goals: [{pressure: 50%}, \
@@ -171,6 +179,60 @@ fn a_cgroup_that_is_frozen_keeps_its_limit_and_one_that_vanishes_is_no_error() {
     assert!(!Path::new(JOURNALS).exists(), "nothing is left");
 }
 
+/// `isotherm tune --apply` on a cgroup.
+struct Tuned {
+    run: Running,
+    err: PathBuf,
+    began: Instant,
+}
+
+impl Tuned {
+    /// Starts it. `name` names its files.
+    fn new(cgroup: &Cgroup, more: &[&str], name: &str) -> Self {
+        let err = result_file(&format!("tune-{name}.err"));
+        let mut command = isotherm(&["tune", "--cgroup", cgroup.0, "--apply", "--duration", "85s", "--survey", "1s"]);
+        command.args(more).args(BPF).args(EMULATED);
+        command.stdout(Stdio::null()).stderr(fs::File::create(&err).unwrap());
+        Self { run: Running::start(&mut command), err, began: Instant::now() }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.err).unwrap()
+    }
+
+    /// Waits until it knows the right size. That takes about as long as one wait may last.
+    fn wait_for_size(&self) {
+        eventually("it has watched for most of its time", || self.began.elapsed() > Duration::from_secs(70));
+        eventually("the right size is known", || self.said().contains("95 % of the minutes of "));
+    }
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn tune_limits_a_cgroup_to_its_right_size_and_gives_back_what_there_was() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/sized");
+    let workload = cgroup.workload(96, 16);
+    let mut dry = Tuned::new(&cgroup, &["--dry-run"], "dry");
+    assert_eq!(dry.run.wait(), 0, "{}", dry.said());
+    println!("{}", dry.said());
+    assert!(dry.said().contains("a dry run: memory.high of /sized would be let down to "));
+    assert!(cgroup.high().is_none() && !Path::new(JOURNALS).exists());
+
+    let mut tuned = Tuned::new(&cgroup, &[], "sized");
+    tuned.wait_for_size();
+    wait_below(&cgroup, 90);
+    // The right size is what is in use, and a margin of 16 MiB.
+    assert!(cgroup.high().is_none_or(|high| high >= 32 * MIB), "{:?}", cgroup.high());
+    tuned.run.interrupt();
+    assert_eq!(tuned.run.wait(), 0, "{}", tuned.said());
+    println!("{}", tuned.said());
+    assert_eq!(cgroup.high(), None);
+    assert!(tuned.said().contains("memory.high of /sized is max") && !tuned.said().contains("cannot be"));
+    assert!(!Path::new(JOURNALS).exists(), "nothing is left");
+    workload.end();
+}
+
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn a_daemon_limits_only_if_it_may_act_and_the_next_one_gives_back_what_a_killed_one_has_left() {
@@ -201,6 +263,84 @@ fn a_daemon_limits_only_if_it_may_act_and_the_next_one_gives_back_what_a_killed_
     eventually("it is told", || said().contains("memory.high of /served is max again: an isotherm that was killed"));
     second.interrupt();
     assert_eq!(second.wait(), 0);
+    println!("{}", said());
+    assert_eq!(cgroup.high(), None);
+    assert!(!is_noted(), "nothing is left");
+    workload.end();
+}
+
+/// Writes minutes of two hours in which the cgroup needed so many MiB to the history of a daemon that has begun one.
+fn remember(history: &Path, cgroup: &Cgroup, mib: u64) {
+    let begun = || fs::read_dir(history).ok()?.flatten().find_map(|entry| Recording::open(&entry.path()).ok());
+    eventually("the history is begun", || begun().is_some());
+    let header = begun().unwrap().header().clone();
+    let header = Header { started_unix_ns: header.started_unix_ns - 3 * 3600 * 1_000_000_000, ..header };
+    let path = history.join(format!("minutes-{:013}.rec", header.started_unix_ns / 1_000_000));
+    let mappings: Arc<[Mapping]> = [Mapping::anonymous(AddrRange::new(1 << 30, 2 << 30).unwrap())].into();
+    let id = TargetId::process(7, Duration::ZERO);
+    let figures = Figures { present: mib * MIB, touched: mib * MIB, ..Figures::default() };
+    let sums = PageSums { within: [mib * MIB; WINDOWS.len()], ..PageSums::of(figures) };
+    let target = TargetSurvey {
+        id,
+        by_mapping: vec![MappingSums::new(0, &mappings, sums).unwrap()],
+        mappings,
+        by_block: std::iter::empty().collect(),
+        by_node: Vec::new(),
+    };
+    let info = TargetInfo { cgroup: Some(cgroup.0.into()), ..TargetInfo::default() };
+    let infos: TargetInfos = vec![(id, Arc::new(info))].into();
+    let contents = Contents { surveys: true, ..Contents::default() };
+    let mut recorder = Recorder::begin(recording_at(&path).create().unwrap(), &header, contents).unwrap();
+    for nth in 0..120 {
+        let minute = Duration::from_secs(60);
+        let survey = SurveySnapshot {
+            time: minute * nth,
+            interval: if nth == 0 { Duration::ZERO } else { minute },
+            total: Some(TotalSums { sums: target.total(), shared: 0 }),
+            targets: vec![target.clone()],
+            ..SurveySnapshot::default()
+        };
+        let infos = infos.clone();
+        recorder.write_event(&Event::Survey(SurveyRecord { survey, infos, ..SurveyRecord::default() })).unwrap();
+    }
+    recorder.finish().unwrap();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn a_daemon_limits_a_group_to_its_right_size_and_does_nothing_before_that_is_known() {
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/right");
+    let workload = cgroup.workload(96, 16);
+    let config = result_file("right-size.yaml");
+    let state = std::env::temp_dir().join("right-size");
+    let text = format!(
+        "cpu_budget: 100%\nsocket: /tmp/right.sock\nhistory: {{directory: {}}}\ngroups:\n  - name: served\n    \
+         select: {{cgroup: [/right]}}\n    probe: bpf\n    act: true\n    right_size: true\n    schemes:\n      \
+         {LIMIT}",
+        state.display()
+    );
+    fs::write(&config, text).unwrap();
+    let err = result_file("right-size.err");
+    let mut command = isotherm(&["daemon", "--config", config.to_str().unwrap()]);
+    let mut daemon = Running::start(command.stderr(fs::File::create(&err).unwrap()));
+    let said = || fs::read_to_string(&err).unwrap();
+    // What is idle is not taken before the right size is known.
+    let before = cgroup.current();
+    eventually("it is told that too little is known", || said().contains("its right size is not known"));
+    assert!(cgroup.high().is_none() && cgroup.current() > before / 4 * 3, "{} of {before}", cgroup.current());
+
+    remember(&state.join("history/served"), &cgroup, 50);
+    eventually("the right size is known", || said().contains("the right size of /right is "));
+    assert!(said().contains("95 % of the minutes of ") && said().contains("needed at most 50 MiB"), "{}", said());
+    // 50 MiB, page cache and the kernel, and a margin of 16 MiB.
+    let said_size =
+        said().lines().find_map(|line| Some(line.split("of /right is ").nth(1)?.split(" MiB").next()?.parse()));
+    let size: u64 = said_size.unwrap().unwrap();
+    assert!((66..80).contains(&size), "{size}");
+    eventually("the limit is the right size", || cgroup.high() == Some(size * MIB));
+    daemon.interrupt();
+    assert_eq!(daemon.wait(), 0);
     println!("{}", said());
     assert_eq!(cgroup.high(), None);
     assert!(!is_noted(), "nothing is left");

@@ -16,6 +16,7 @@ use super::dense::dense;
 use super::error::ActError;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
+use super::limits::LeastLimits;
 use super::migration::Migration;
 use super::news::News;
 use super::outside::{advise_ranges, cut_at_mappings};
@@ -73,6 +74,14 @@ impl ProcessActuator {
     #[must_use]
     pub fn with_cgroups(self, cgroups: SelectedCgroups) -> Self {
         Self { cgroups: CgroupReclaim::of(&self.root, cgroups), ..self }
+    }
+
+    /// An actuator that lets no limit of a cgroup down below these, and does nothing to cgroups that have no more than
+    /// that. It leaves the limits of other cgroups alone.
+    #[must_use]
+    pub fn with_least_limits(mut self, least: LeastLimits) -> Self {
+        self.cgroups.limits().not_below(least);
+        self
     }
 
     /// An actuator that does nothing to any target if `is_dry`, and reports that it has done all it was asked for. It
@@ -264,7 +273,12 @@ impl Actuator for ProcessActuator {
             (Some(mut held), CallMethod::Cgroup(how) | CallMethod::Limit(how)) => {
                 let Self { root, cached, swap, cgroups, .. } = self;
                 let mut readers = Readers { root, cached, swap };
-                if let Err(refusal) = cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers) {
+                let is_over = work.action.limit().map_or(Ok(false), |how| cgroups.has_its_least(held.pid, how));
+                let done = is_over.and_then(|is_over| match is_over {
+                    true => Ok(()),
+                    false => cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers),
+                });
+                if let Err(refusal) = done {
                     refuse_all(work.ranges, outcomes, refusal);
                 }
             }

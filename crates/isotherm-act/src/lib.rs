@@ -42,7 +42,7 @@ pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use frames::FramesError;
 pub use inside::{Inside, InsideCall, InsideError};
-pub use limits::restore_limits;
+pub use limits::{LeastLimits, restore_limits};
 pub use migration::{MIGRATION_MARGIN, MigrationError, PlacesError};
 pub use news::News;
 pub use pages::{OpenProbe, ProcessInspector};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isotherm_core::scheme::{Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
+use isotherm_core::scheme::{CgroupLimit, Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, NoMemoryCgroup, SelectedCgroups};
@@ -63,6 +63,12 @@ impl CgroupReclaim {
         if let Some(cgroups) = &self.cgroups {
             self.limits.set(cgroups, processes, wanted);
         }
+    }
+
+    /// Whether the cgroup of a process has no more memory than its least limit has room for.
+    pub(super) fn has_its_least(&mut self, pid: u32, how: CgroupLimit) -> Result<bool, Refusal> {
+        let cgroup = self.cgroup(pid)?;
+        Ok(self.limits.has_its_least(&cgroup, how))
     }
 
     /// Checks that the selection can be acted on.

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_kernel::{Containers, monitor_cpu_time, unix_ns};
+use isotherm_report::Selection;
+use isotherm_report::right_size::WINDOW;
 use isotherm_scheme::Diagnostics;
 use sd_notify::NotifyState;
 use thiserror::Error;
@@ -12,10 +14,12 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::advice::{Advice, advise};
 use crate::api::Problem;
 use crate::config::{Config, DEFAULT, PATH};
 use crate::groups::Groups;
 use crate::guard::Token;
+use crate::history::HistoryError;
 use crate::overview::Overviews;
 use crate::serving::{Mean, Serving};
 use crate::sockets::{SocketError, Sockets};
@@ -42,6 +46,10 @@ const CGROUPS: Duration = Duration::from_secs(5);
 
 /// How often the history is brought in order.
 const MAINTAIN: Duration = Duration::from_secs(60);
+
+/// How often right sizes are computed again, and how far the history goes back that they are computed from.
+const RIGHT_SIZES: Duration = Duration::from_secs(600);
+const SIZED_BY: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The most requests that are worked on at once.
 const WORKERS: usize = 4;
@@ -262,6 +270,57 @@ impl Daemon {
         Ok(self.groups.history().ok_or_else(none)?.join(group))
     }
 
+    /// How much memory each cgroup of a group should have. Small ones are left out unless there is one only.
+    ///
+    /// # Errors
+    /// If there is no such group, no history is kept, or it cannot be read.
+    pub fn advice(&self, group: &str) -> Result<Vec<Advice>, Problem> {
+        let watched = self.groups.get(group)?;
+        let now = unix_ns() / 1_000_000;
+        let kept = history::open(&self.history_of(group)?, now.saturating_sub(SIZED_BY.as_millis() as u64), now);
+        let kept = match kept {
+            Err(HistoryError::Nothing) => {
+                let withheld = Some("there is no history yet".into());
+                return Ok(vec![Advice { group: group.into(), withheld, ..Advice::default() }]);
+            }
+            kept => kept?,
+        };
+        let selection = Selection { time: Some(kept.time), ..Selection::default() };
+        // Names of containers are looked up by a reader of its own, since this takes long.
+        let containers = Containers::new("/".as_ref());
+        let mut all = advise("/".as_ref(), &kept.recordings, &selection, WINDOW, &containers)?;
+        if all.len() > 1 {
+            let least = watched.group().settings.cgroups_above.0;
+            all.retain(|advice| advice.now.current_bytes.is_none_or(|current| current >= least));
+        }
+        all.iter_mut().for_each(|advice| advice.group = group.into());
+        Ok(all)
+    }
+
+    /// The advice on all groups, except those whose cgroups are groups of their own.
+    ///
+    /// # Errors
+    /// As [`advice`](Self::advice).
+    pub fn advice_on_all(&self) -> Result<Vec<Advice>, Problem> {
+        let mut all = Vec::new();
+        for (name, watched) in self.groups.all() {
+            if watched.group().settings.each_cgroup_above.is_none() {
+                all.extend(self.advice(&name)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Computes the right sizes of groups that ask for that, or only those that are not known yet.
+    fn right_size(&self, only_unknown: bool) {
+        for (name, watched) in self.groups.all() {
+            if watched.group().settings.right_size && !(only_unknown && watched.is_sized()) {
+                let advice = self.advice(&name).map_err(|problem| problem.detail);
+                watched.size(advice);
+            }
+        }
+    }
+
     /// Where a recording of this name is made.
     ///
     /// # Errors
@@ -401,7 +460,13 @@ impl Clock {
             // Containers are renamed rarely.
             self.daemon.containers().forget();
             let daemon = Arc::clone(&self.daemon);
-            runtime.spawn_blocking(move || daemon.serving.counted(|| daemon.maintain_history()));
+            let all = is_due(RIGHT_SIZES);
+            runtime.spawn_blocking(move || {
+                daemon.serving.counted(|| {
+                    daemon.maintain_history();
+                    daemon.right_size(!all);
+                });
+            });
         }
         // What workers take is counted by them.
         let now = monitor_cpu_time();

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_core::Granularity;
 use isotherm_core::scheme::{Feed, Metric, Scheme};
+use isotherm_core::{Granularity, units};
 use isotherm_kernel::Processes;
 use isotherm_run::{
-    EndReason, FedMetrics, MarkError, Need, Notice, RunError, SchemeLimits, SchemeOptions, Session, Severity, View,
-    chain,
+    EndReason, FedMetrics, LeastLimits, MarkError, Need, Notice, RunError, SchemeLimits, SchemeOptions, Session,
+    Severity, View, chain,
 };
 
+use crate::advice::Advice;
 use crate::config::{Group, GroupSettings, Limits, Manner};
 use crate::engines::Engine;
 use crate::groups::{GroupError, Groups};
@@ -38,6 +39,8 @@ pub struct Inner {
     out: SchemeLimits,
     /// What no group exceeds.
     bound: Limits,
+    /// The right sizes of its cgroups, as far as they are known.
+    sizes: LeastLimits,
 }
 
 /// What has made a group.
@@ -85,8 +88,9 @@ impl Runner {
 impl Watched {
     /// A group that nobody watches. It does not exceed `bound`.
     pub fn new(group: Group, origin: Origin, hub: Hub, bound: Limits) -> Self {
-        let (fed, out) = (FedMetrics::default(), SchemeLimits::default());
-        Self { hub: Arc::new(hub), state: Mutex::new(Inner { group, origin, run: Run::Paused, fed, out, bound }) }
+        let (fed, out, sizes) = (FedMetrics::default(), SchemeLimits::default(), LeastLimits::default());
+        let inner = Inner { group, origin, run: Run::Paused, fed, out, bound, sizes };
+        Self { hub: Arc::new(hub), state: Mutex::new(inner) }
     }
 
     /// What the configuration says now.
@@ -181,6 +185,45 @@ impl Watched {
         self.lock().limits()
     }
 
+    /// Whether a right size of a cgroup is known.
+    pub fn is_sized(&self) -> bool {
+        !self.lock().sizes.is_empty()
+    }
+
+    /// Puts the right sizes in force that the advice has, and says why they are what they are; or why there are none.
+    pub fn size(&self, advice: Result<Vec<Advice>, String>) {
+        let mut said = Vec::new();
+        match advice {
+            Err(why) => said.push(format!("no right size is known: {why}")),
+            Ok(all) => {
+                let sizes = self.lock().sizes.clone();
+                for advice in all {
+                    let Advice { cgroup: Some(path), size, withheld, .. } = advice else { continue };
+                    match size {
+                        Some(size) if is_other(sizes.get(&path), size.request_bytes) => {
+                            sizes.set(&path, size.request_bytes);
+                            let bytes = units::bytes(size.request_bytes);
+                            said.push(format!("the right size of {path} is {bytes}: {}", size.reason));
+                        }
+                        Some(_) => {}
+                        None => said.push(format!(
+                            "{path} is not limited, as its right size is not known: {}",
+                            withheld.unwrap_or_default()
+                        )),
+                    }
+                }
+            }
+        }
+        for text in said {
+            // Why none is known changes with each minute, and is said once.
+            let begin = text.split(": ").next().unwrap_or_default();
+            let is_known = |notice: &Notice| !text.starts_with("the right size") && notice.text.starts_with(begin);
+            if !self.hub.known().notices.iter().any(|(_, notice)| is_known(notice)) {
+                self.hub.note(Notice::new(Severity::Info, &text));
+            }
+        }
+    }
+
     /// Asks the run to end.
     pub fn stop(&self) {
         if let Run::Watching { runner: Runner::Own(session), .. } = &self.lock().run {
@@ -198,6 +241,11 @@ impl Watched {
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a size differs so much from the one in force that it takes its place: by a twentieth.
+fn is_other(before: Option<u64>, bytes: u64) -> bool {
+    before.is_none_or(|before| before.abs_diff(bytes) > before / 20)
 }
 
 impl Inner {
@@ -288,7 +336,9 @@ impl Inner {
     /// The schemes of the group as a run takes them.
     fn scheme_options(&self) -> Option<SchemeOptions> {
         let limits = self.out.with(self.limits().into());
-        self.group.scheme_options().map(|options| SchemeOptions { fed: Some(self.fed.clone()), limits, ..options })
+        let least_limits = self.group.settings.right_size.then(|| self.sizes.clone());
+        let fed = Some(self.fed.clone());
+        self.group.scheme_options().map(|options| SchemeOptions { fed, limits, least_limits, ..options })
     }
 
     /// The schemes in force. Those of a file are what the run says.

@@ -65,6 +65,7 @@ mod punctuality;
 pub mod regions;
 mod report;
 mod resident;
+pub mod right_size;
 pub mod schema;
 pub mod schemes;
 mod source;

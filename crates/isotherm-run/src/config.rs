@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use isotherm_act::LeastLimits;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, AttributeOptions, Attributes, Budget, Granularity, IntervalsGoal, NodeId, Start};
 use isotherm_kernel::{Part, Selection, Selector, User};
@@ -237,6 +238,9 @@ pub struct SchemeOptions {
     pub fed: Option<FedMetrics>,
     /// What all schemes together may do.
     pub limits: SchemeLimits,
+    /// The limits below which the action `limit` lets no cgroup down; it leaves other cgroups alone. `None` if there
+    /// are no such bounds.
+    pub least_limits: Option<LeastLimits>,
     /// Whether nothing is done to any process or cgroup: reports say what would have been done.
     pub dry_run: bool,
 }
@@ -244,7 +248,8 @@ pub struct SchemeOptions {
 impl SchemeOptions {
     /// Schemes that act, without limits and metrics that are fed, and without the memory that the targets use.
     pub fn new(schemes: SchemeSource) -> Self {
-        Self { schemes, memory_use: false, fed: None, limits: SchemeLimits::default(), dry_run: false }
+        let limits = SchemeLimits::default();
+        Self { schemes, memory_use: false, fed: None, limits, least_limits: None, dry_run: false }
     }
 }
 

@@ -71,6 +71,7 @@ pub use control::Control;
 pub use delivery::{EventSink, Events, Need};
 pub use error::{ConfigError, RunError, chain};
 pub use event::{EndReason, Event, Missed, Notice, NoticeKind, Severity};
+pub use isotherm_act::LeastLimits;
 pub use isotherm_core as core;
 pub use isotherm_kernel::{Glob, NamePattern, Part, PatternError, Selection, Selector, User};
 pub use isotherm_probes::bpf::SharedMemory;

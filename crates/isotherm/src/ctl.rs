@@ -1,23 +1,28 @@
 //! `isotherm ctl`: asks and steers a running daemon.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use isotherm_agent::advice::{Advice, LimitsInForce};
 use isotherm_agent::api::encoded;
 use isotherm_agent::view::{FedGoal, GroupStatus, Health, Memory, SchemeStatus, State, TargetView};
 use isotherm_agent::{Client, ClientError};
 use isotherm_core::units::{bytes, duration, percent};
 use isotherm_core::{sanitise, sanitise_lines};
 use isotherm_output::standard_output;
-use isotherm_report::{Format, Kind, shown_command};
+use isotherm_report::{Format, Kind, shown_command, wrap};
 use serde_json::{Value, json};
 
 use crate::WrongCall;
 use crate::cli::{Ctl, CtlCommand, CtlReport, CtlSet};
 use crate::report::Destination;
+
+/// The width of text that is wrapped.
+const WIDTH: usize = 100;
 
 /// The largest processes that a status lists.
 const SHOWN: usize = 20;
@@ -49,6 +54,7 @@ pub fn run(options: &Ctl) -> Result<ExitCode> {
             ctl.done("DELETE", &format!("{}/recordings/{}", of(group), encoded(name)), None)?;
         }
         CtlCommand::Report(report) => ctl.report(report)?,
+        CtlCommand::Advice { group } => ctl.advice(group.as_deref())?,
         CtlCommand::Mark { group, text } => {
             ctl.done("POST", &format!("{}/marks", of(group)), Some(json!({ "text": text }).to_string()))?;
         }
@@ -221,6 +227,18 @@ impl Connection {
         Ok(())
     }
 
+    fn advice(&self, group: Option<&str>) -> Result<()> {
+        let path = group.map_or_else(|| "/v1/advice".into(), |group| format!("{}/advice", of(group)));
+        if self.json {
+            return self.print(&path);
+        }
+        let all: Vec<Advice> = self.get(&path)?;
+        if all.is_empty() {
+            return say("there is nothing to advise on: no cgroup has a history");
+        }
+        all.iter().flat_map(advice_lines).try_for_each(|line| say(&line))
+    }
+
     fn health(&self) -> Result<ExitCode> {
         let health: Health = self.get("/v1/health")?;
         match (self.json, health.ok) {
@@ -230,6 +248,54 @@ impl Connection {
         }
         Ok(if health.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Advice on a cgroup, in lines.
+pub fn advice_lines(advice: &Advice) -> Vec<String> {
+    let names = [&advice.namespace, &advice.pod, &advice.container].into_iter().flatten();
+    let names = names.map(String::as_str).collect::<Vec<_>>().join("/");
+    let cgroup = advice.cgroup.as_deref().unwrap_or_default();
+    let named = [&*advice.group, &*names, cgroup].into_iter().filter(|name| !name.is_empty());
+    let mut lines = vec![named.collect::<Vec<_>>().join("  ")];
+    let mut add = |text: &str| {
+        lines.extend(wrap(text, WIDTH - 2, 0).lines().map(|line| format!("  {line}")));
+    };
+    let memory = |of: &BTreeMap<String, String>| of.get("memory").cloned().unwrap_or_default();
+    if let Some(resources) = &advice.resources {
+        add(&format!(
+            "requests.memory: {}   limits.memory: {}",
+            memory(&resources.requests),
+            memory(&resources.limits)
+        ));
+    }
+    if advice.now != LimitsInForce::default() {
+        add(&format!("now: {}", in_force(&advice.now)));
+    }
+    if let Some(size) = &advice.size {
+        add(&size.reason);
+        add(&format!("Confidence: {}.", size.confidence));
+        size.unknown.iter().for_each(|text| add(text));
+    }
+    if let Some(why) = &advice.withheld {
+        add(&format!("no advice: {why}"));
+    }
+    lines
+}
+
+/// What a cgroup has and may have, in words.
+fn in_force(now: &LimitsInForce) -> String {
+    let limit = |limit: Option<u64>| limit.map_or_else(|| "max".into(), bytes);
+    let max = if now.version == Some(1) { "memory.limit_in_bytes" } else { "memory.max" };
+    let mut parts =
+        vec![now.current_bytes.map_or_else(|| "usage unknown".into(), |used| format!("{} used", bytes(used)))];
+    if now.version.is_some() {
+        parts.extend((now.version == Some(2)).then(|| format!("memory.high {}", limit(now.high_bytes))));
+        parts.push(format!("{max} {}", limit(now.max_bytes)));
+    }
+    if let Some(lowest) = now.lowest_bytes.filter(|lowest| now.max_bytes.is_none_or(|max| *lowest < max)) {
+        parts.push(format!("{} by a cgroup above it", bytes(lowest)));
+    }
+    parts.join(", ")
 }
 
 /// A group in a line, after its name.

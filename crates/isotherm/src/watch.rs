@@ -7,8 +7,8 @@ use anyhow::{Context, Error, Result, bail};
 use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, Start, units};
 use isotherm_kernel::{Part, Selection, housekeeping_cpus};
 use isotherm_run::{
-    CommandLine, ConfigError, IntervalsChoice, Need, Prepared, ProbeChoice, RunConfig, RunError, Scheduling,
-    SchemeOptions, SchemeSource, Source, Streams, Summary, Targets, User,
+    CommandLine, ConfigError, IntervalsChoice, LeastLimits, Need, Prepared, ProbeChoice, RunConfig, RunError,
+    Scheduling, SchemeOptions, SchemeSource, Source, Streams, Summary, Targets, User,
 };
 use rustix::process::geteuid;
 
@@ -31,6 +31,8 @@ pub struct Call<'a> {
     pub schemes: Option<SchemeSource>,
     /// Whether the activities of schemes contain how much memory is in use.
     pub memory_use: bool,
+    /// The limits below which schemes let no cgroup down.
+    pub least_limits: Option<LeastLimits>,
     /// Whether schemes do nothing, and say what they would do.
     pub dry_run: bool,
     /// How long the run lasts at most.
@@ -66,6 +68,7 @@ impl<'a> Call<'a> {
             nodes: &[],
             schemes: None,
             memory_use: false,
+            least_limits: None,
             dry_run: false,
             duration: watch.duration,
             recording: None,
@@ -116,7 +119,7 @@ impl<'a> Call<'a> {
             return Ok(RunConfig { duration, recording, recording_need, stacks, start, ..group });
         }
         let selection = self.selection()?;
-        let Self { watch, physical, schemes, memory_use, dry_run, duration, .. } = self;
+        let Self { watch, physical, schemes, memory_use, least_limits, dry_run, duration, .. } = self;
         let Self { recording, most_aggregation, stacks, .. } = self;
         let cpu_budget = self.cpu_budget;
         let part = Part { ranges: self.ranges.to_vec(), mappings: watch.mapping.clone(), ..Part::default() };
@@ -144,7 +147,7 @@ impl<'a> Call<'a> {
             Some(Cpus::Housekeeping) => housekeeping_cpus(Path::new("/")).context("--cpu-affinity housekeeping")?,
             None => vec![],
         };
-        let schemes = schemes.map(|schemes| SchemeOptions { memory_use, dry_run, ..SchemeOptions::new(schemes) });
+        let schemes = schemes.map(|of| SchemeOptions { memory_use, least_limits, dry_run, ..SchemeOptions::new(of) });
         Ok(RunConfig {
             attributes,
             sampling: samples,

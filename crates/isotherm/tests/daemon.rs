@@ -6,6 +6,8 @@ mod common;
 
 #[path = "daemon/acting.rs"]
 mod acting;
+#[path = "daemon/advice.rs"]
+mod advice;
 #[path = "daemon/clients.rs"]
 mod clients;
 

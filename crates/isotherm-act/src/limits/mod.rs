@@ -1,6 +1,7 @@
 //! Sets limits of cgroups, and gives back what there was before: at the end, and for a run that was killed.
 
 mod journal;
+mod least;
 mod restore;
 mod step;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use isotherm_kernel::cgroup::{CgroupDirectory, CgroupFiles, CgroupMemory, LimitF
 
 use super::news::{News, NewsList};
 use journal::{Journal, Noted};
+pub use least::LeastLimits;
 pub use restore::restore_limits;
 use step::Known;
 
@@ -42,6 +44,9 @@ pub(super) struct Wanted<F: CgroupFiles> {
 pub(super) struct CgroupLimits<F: CgroupFiles = CgroupDirectory> {
     root: PathBuf,
     is_dry: bool,
+    /// Below which each cgroup is not let down; one that it does not have is left alone. `None` if there are no such
+    /// bounds.
+    least: Option<LeastLimits>,
     journal: Option<Journal>,
     /// The cgroups that have been limited, by path.
     limited: BTreeMap<String, Limited<F>>,
@@ -138,6 +143,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         Self {
             root: root.into(),
             is_dry: false,
+            least: None,
             journal: None,
             limited: BTreeMap::new(),
             left: BTreeMap::new(),
@@ -149,6 +155,18 @@ impl<F: CgroupFiles> CgroupLimits<F> {
     /// Lets nothing be written if `is_dry`.
     pub(super) fn dry(&mut self, is_dry: bool) {
         self.is_dry = is_dry;
+    }
+
+    /// Lets no limit down below these, and leaves other cgroups alone.
+    pub(super) fn not_below(&mut self, least: LeastLimits) {
+        self.least = Some(least);
+    }
+
+    /// Whether a cgroup has no more memory than its least limit has room for, so that nothing is reclaimed.
+    pub(super) fn has_its_least(&self, cgroup: &CgroupMemory<F>, how: CgroupLimit) -> bool {
+        let has_room = |current: u64, least: u64| current.saturating_add(how.margin_of(current)) <= least;
+        let is_left = |least: u64| cgroup.current().is_ok_and(|current| has_room(current, least));
+        self.least.as_ref().is_some_and(|least| least.get(cgroup.path()).is_none_or(is_left))
     }
 
     /// Whether somebody else sets the limit of this cgroup.
@@ -200,6 +218,14 @@ impl<F: CgroupFiles> CgroupLimits<F> {
             Err(_) if cgroup.is_gone() => return drop(self.limited.remove(&path)),
             Err(error) => return self.news.warn(format!("the limit of {path} cannot be read: {error}")),
         };
+        // Nothing is done before it is known how much is to be left.
+        let least = match &self.least {
+            Some(least) => match least.get(&path) {
+                Some(bytes) => bytes,
+                None => return,
+            },
+            None => 0,
+        };
         let count = cgroup.times_above_high();
         let mut was_above = Some(false);
         if let Some(limited) = self.limited.get_mut(&path) {
@@ -217,6 +243,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
             is_surveyed: known > 0 && known >= in_use / 2,
             was_above,
             margin: how.margin_of(if self.is_dry { current.saturating_sub(idle) } else { current }),
+            least,
             is_bound: reached.is_some(),
         };
         if self.is_dry {

@@ -19,6 +19,8 @@ pub(super) struct Known {
     pub was_above: Option<bool>,
     /// The margin in bytes.
     pub margin: u64,
+    /// The limit is not let down below so many bytes.
+    pub least: u64,
     /// Whether a goal is reached that is a bound.
     pub is_bound: bool,
 }
@@ -26,7 +28,7 @@ pub(super) struct Known {
 impl Known {
     /// The limit for the memory that there is, or for `bytes` of it if that is less.
     fn limit(&self, bytes: u64) -> u64 {
-        let limit = self.current.min(bytes).saturating_add(self.margin);
+        let limit = self.current.min(bytes).saturating_add(self.margin).max(self.least);
         limit.next_multiple_of(PAGE_SIZE)
     }
 }
@@ -44,7 +46,7 @@ pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Opti
     let MemoryLimit::Bytes(limit) = now else {
         return (known.is_surveyed && wanted < now).then_some(wanted);
     };
-    if in_use.saturating_add(known.margin / 2) > limit {
+    if in_use.saturating_add(known.margin / 2) > limit || known.least > limit {
         return (wanted > now).then_some(wanted);
     }
     let MemoryLimit::Bytes(lower) = wanted else { return None };
@@ -75,6 +77,7 @@ mod tests {
             is_surveyed: true,
             was_above: Some(false),
             margin: 10 * MIB,
+            least: 0,
             is_bound: false,
         }
     }
@@ -118,6 +121,18 @@ mod tests {
         assert_eq!(next(mib(200), Max, &Known { was_above: Some(true), ..known(100, 80) }), None);
         assert_eq!(next(mib(200), Max, &Known { was_above: None, ..known(100, 80) }), Some(mib(110)));
         assert_eq!(next(mib(105), mib(105), &known(100, 80)), None, "its owner has a lower one");
+    }
+
+    #[test]
+    fn a_limit_is_not_below_the_least_and_follows_it() {
+        let least = |bytes: u64| Known { least: bytes * MIB, ..known(100, 80) };
+        assert_eq!(next(Max, Max, &least(150)), Some(mib(150)));
+        assert_eq!(next(Max, Max, &least(105)), Some(mib(110)), "what is there has its margin");
+        assert_eq!(next(mib(150), Max, &least(150)), None);
+        assert_eq!(next(mib(150), Max, &least(170)), Some(mib(170)));
+        assert_eq!(next(mib(150), Max, &least(120)), Some(mib(120)));
+        assert_eq!(next(mib(150), mib(150), &least(170)), None, "its owner has a lower one");
+        assert_eq!(without(60 * MIB, Max, &least(150)), Some(mib(150)));
     }
 
     #[test]

@@ -98,6 +98,28 @@ fn what_was_there_before_is_given_back_at_the_end() {
 }
 
 #[test]
+fn a_cgroup_is_not_limited_before_it_is_known_how_much_is_to_be_left_and_not_below_that() {
+    let root = made();
+    let least = LeastLimits::default();
+    let mut limits = CgroupLimits::new(root.path());
+    limits.not_below(least.clone());
+    limits.set_each(vec![wanted(cgroup(root.path()))]);
+    assert!(high(root.path()) == "max" && limits.has_its_least(&cgroup(root.path()), CgroupLimit::DEFAULT));
+    for (mib, expected) in [(150, 150), (170, 170), (130, 130)] {
+        least.set("/a", mib * MIB);
+        limits.set_each(vec![wanted(cgroup(root.path()))]);
+        assert_eq!(high(root.path()), (expected * MIB).to_string());
+        assert!(limits.has_its_least(&cgroup(root.path()), CgroupLimit::DEFAULT));
+    }
+    least.set("/a", 90 * MIB);
+    limits.set_each(vec![wanted(cgroup(root.path()))]);
+    assert_eq!(high(root.path()), limited(), "it has more than that");
+    assert!(!limits.has_its_least(&cgroup(root.path()), CgroupLimit::DEFAULT));
+    drop(limits);
+    assert_eq!(high(root.path()), "max");
+}
+
+#[test]
 fn a_limit_is_given_back_when_a_goal_is_reached_or_nobody_wants_it() {
     let root = made();
     set(root.path(), "memory.high", &(500 * MIB).to_string());

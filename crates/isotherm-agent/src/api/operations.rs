@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{ARROW, EVENTS, HTML, JSON, SVG};
 use super::page::{self, PAGE};
 use super::{Answer, Call, Make, Operation, Problem};
+use crate::advice::Advice;
 use crate::config::{AttributeSettings, Group, GroupSettings, Time};
 use crate::daemon::Daemon;
 use crate::overview::{Overview, Trend};
@@ -145,6 +146,13 @@ pub const OPERATIONS: &[Operation] = &[
         about: "The memory of each group over the last hour, by the name of the group",
         answer: json(of::<BTreeMap<String, Trend>>),
         run: |daemon, _| Answer::json(&daemon.overviews.trends()),
+        ..GET
+    },
+    Operation {
+        path: "/v1/advice",
+        about: "How much memory each cgroup should have that is a group of its own, and why",
+        answer: json(of::<Vec<Advice>>),
+        run: |daemon, _| Answer::json(&daemon.advice_on_all()?),
         ..GET
     },
     Operation {
@@ -357,6 +365,13 @@ pub const OPERATIONS: &[Operation] = &[
             }
         },
         ..DELETE
+    },
+    Operation {
+        path: "/v1/groups/{group}/advice",
+        about: "How much memory each cgroup of the group should have, and why",
+        answer: json(of::<Vec<Advice>>),
+        run: |daemon, call| Answer::json(&daemon.advice(call.group())?),
+        ..GET
     },
     Operation {
         path: "/v1/groups/{group}/heatmap",

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{self, Scheme};
 use isotherm_core::{AttributeOptions, Budget, Granularity};
+use isotherm_report::right_size::WINDOW;
 use isotherm_run::{
-    Allowance, Glob, IntervalsChoice, ProbeChoice, RunConfig, Scheduling, SchemeLimits, SchemeOptions, SchemeSource,
-    Selection, Selector, Source, SurveyChoice, Targets,
+    Allowance, Glob, IntervalsChoice, LeastLimits, ProbeChoice, RunConfig, Scheduling, SchemeLimits, SchemeOptions,
+    SchemeSource, Selection, Selector, Source, SurveyChoice, Targets,
 };
 use isotherm_scheme::Diagnostics;
 use isotherm_scheme::form::{self, Node};
@@ -56,6 +57,11 @@ pub struct GroupSettings {
     /// Whether schemes may change memory. Without it, only schemes with the action `stat` are allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub act: bool,
+    /// Whether each cgroup of the group is limited to its right size: `memory.high` is let down to what it has needed
+    /// over a day and a margin, and becomes what it was when the cgroup waits for memory. Needs `act: true`, processes
+    /// that are selected by cgroup, unit or container, and a history.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub right_size: bool,
     /// Schemes, as in a scheme file: a list of objects, or its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schemes: Option<serde_json::Value>,
@@ -217,9 +223,24 @@ impl Group {
         if settings.scheme_file.is_some() && !settings.act {
             return diagnostics.fail(at("scheme_file"), "a scheme file may change memory; add act: true to the group");
         }
+        if settings.right_size && !settings.act {
+            return diagnostics.fail(at("right_size"), "right_size sets limits of cgroups; add act: true to the group");
+        }
+        if settings.right_size && settings.scheme_file.is_some() {
+            return diagnostics.fail(at("scheme_file"), "right_size and a scheme file exclude each other; use schemes");
+        }
+        if settings.right_size && settings.min_rss.is_some() {
+            return diagnostics.fail(at("min_rss"), "right_size needs all processes of the cgroups; leave out min_rss");
+        }
+        let schemes = with_limit(&settings, schemes);
         let least_resident = settings.min_rss.map_or(0, |size| size.0);
         let selection = Selection { any, except, least_resident, children: settings.children, ..Selection::default() };
         let group = Self { settings, selection, survey, schemes };
+        if group.settings.right_size
+            && let Err(why) = group.selection.names_cgroups()
+        {
+            return diagnostics.fail(at("right_size"), why.to_string());
+        }
         if let Err(why) = group.check_schemes(&group.schemes) {
             return diagnostics.fail(at("schemes"), why);
         }
@@ -241,6 +262,7 @@ impl Group {
     pub fn with_schemes(&self, schemes: Vec<Scheme>, written: serde_json::Value) -> Result<Self, String> {
         self.check_schemes(&schemes)?;
         let settings = GroupSettings { schemes: Some(written), ..self.settings.clone() };
+        let schemes = with_limit(&settings, schemes);
         Ok(Self { settings, schemes, ..self.clone() })
     }
 
@@ -297,6 +319,7 @@ impl Group {
             each_cgroup_above: None,
             children: false,
             act: false,
+            right_size: false,
             schemes: None,
             scheme_file: None,
             limits: Limits::default(),
@@ -319,7 +342,9 @@ impl Group {
             None => (!self.schemes.is_empty()).then(|| SchemeSource::Fixed(self.schemes.clone())),
         };
         let limits = SchemeLimits::default().with(self.settings.limits.into());
-        schemes.map(|schemes| SchemeOptions { memory_use: true, limits, ..SchemeOptions::new(schemes) })
+        // Without sizes, no cgroup is limited.
+        let least_limits = self.settings.right_size.then(LeastLimits::default);
+        schemes.map(|schemes| SchemeOptions { memory_use: true, limits, least_limits, ..SchemeOptions::new(schemes) })
     }
 
     /// The attributes that it asks for.
@@ -354,6 +379,20 @@ impl Group {
             ..RunConfig::new(Source::Live { targets, probe })
         }
     }
+}
+
+/// The scheme that limits cgroups to their right sizes, after it has reclaimed what was idle for `age`.
+pub fn right_size_scheme(age: Duration) -> Vec<Scheme> {
+    let text = format!("- {{name: right-size, action: limit, access_rate: 0%, age: {}s..}}\n", age.as_secs());
+    isotherm_scheme::parse("right_size", &text).unwrap_or_default()
+}
+
+/// The schemes of a group, and the one that its right size needs.
+fn with_limit(settings: &GroupSettings, mut schemes: Vec<Scheme>) -> Vec<Scheme> {
+    if settings.right_size && schemes.iter().all(|scheme| scheme.action.limit().is_none()) {
+        schemes.extend(right_size_scheme(WINDOW));
+    }
+    schemes
 }
 
 /// The attributes as a run takes them.

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 
-pub use group::{AttributeSettings, Group, GroupSettings, LONGEST_NAME, Limits, Manner, ProbeName};
+pub use group::{AttributeSettings, Group, GroupSettings, LONGEST_NAME, Limits, Manner, ProbeName, right_size_scheme};
 pub use quantity::{Regions, Share, Size, Time};
 pub use select::Selectors;
 
@@ -180,6 +180,10 @@ impl Config {
                 if groups.iter().any(|known| known.settings.name == group.name) {
                     let message = format!("two groups have the name {:?}", group.name);
                     return diagnostics.fail(node.position, message);
+                }
+                if group.right_size && settings.history.directory.is_none() {
+                    let at = node.get("right_size").unwrap_or(node).position;
+                    return diagnostics.fail(at, "right_size needs a history; set history.directory");
                 }
                 groups.extend(Group::new(group.clone(), node, diagnostics));
             }

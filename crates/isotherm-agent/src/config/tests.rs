@@ -76,6 +76,33 @@ fn schemes_that_change_memory_need_a_word_and_their_group_may_limit_them() {
 }
 
 #[test]
+fn a_right_size_needs_a_word_cgroups_and_a_history_and_brings_its_scheme() {
+    let of = |more: &str| format!("groups:\n  - {{name: a, right_size: true, {more}}}\n");
+    let right = of("act: true, select: {unit: [redis]}, limits: {bytes_per_second: 8M}");
+    let config = Config::parse("a.yaml", &right).unwrap_or_else(|error| panic!("{error}"));
+    let group = &config.groups[0];
+    let names = |group: &Group| group.schemes().iter().map(|of| of.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(group), ["right-size"]);
+    assert!(group.scheme_options().unwrap().least_limits.unwrap().is_empty(), "no cgroup is limited without sizes");
+    assert_eq!(group.schemes()[0].condition.age.min(), Duration::from_secs(600));
+    let own = "- {name: own, action: limit, access_rate: 0%, age: 5m..}";
+    let with = |scheme: &str| group.with_schemes(isotherm_scheme::parse("s", scheme).unwrap(), serde_json::Value::Null);
+    assert_eq!(names(&with(own).unwrap()), ["own"], "it has another that limits");
+    assert_eq!(names(&with("- {name: count, action: stat}").unwrap()), ["count", "right-size"]);
+    for (text, expected) in [
+        (of("select: {unit: [redis]}"), "2:27: right_size sets limits of cgroups; add act: true"),
+        (of("act: true, select: {name: [redis]}"), "2:27: the action acts on whole cgroups"),
+        (of("act: true, select: {unit: [x]}, scheme_file: /a.yaml"), "right_size and a scheme file exclude each other"),
+        (of("act: true, select: {unit: [x]}, min_rss: 16M"), "right_size needs all processes of the cgroups"),
+        (format!("history: {{directory: null}}\n{right}"), "3:27: right_size needs a history; set history.directory"),
+    ] {
+        let error = error(&text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    assert!(!group.of_cgroup("x", "/a").unwrap().settings.right_size);
+}
+
+#[test]
 fn a_group_is_the_same_in_json_and_comes_back_as_it_was_written() {
     let text = r#"{"name": "x", "select": {"cgroup": ["/a"]}, "attributes": {"sample": "5ms", "regions": "10:500"}}"#;
     let group = Group::parse("request", text).unwrap();

@@ -7,6 +7,7 @@
 //!
 //! Of version 2, it also asks the kernel to reclaim memory of a cgroup, and sets limits of it ([`CgroupMemory`]).
 
+mod charges;
 mod files;
 mod gauges;
 mod hierarchy;
@@ -20,6 +21,7 @@ mod refused;
 mod selected;
 mod tree;
 
+pub use charges::{CgroupCharges, charges};
 pub use files::{CgroupDirectory, CgroupFiles};
 pub use gauges::CgroupGauges;
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};

@@ -168,13 +168,7 @@ fn last_panel(source: &dyn Source, selection: &Selection) -> Result<Option<Panel
 /// `None` if nothing is known.
 fn window(wss: &Wss) -> Option<Window> {
     let percentiles = wss.percentiles()?;
-    let needed = wss.percentiles_of(|amount| {
-        if let Some(high) = amount.high_bytes {
-            return Some(high);
-        }
-        let (unobservable, unknown) = (amount.unobservable_bytes.unwrap_or(0), amount.unknown_bytes.unwrap_or(0));
-        Some(needed(amount.bytes, unobservable, unknown, amount.present_bytes.unwrap_or(u64::MAX)))
-    });
+    let needed = wss.percentiles_of(|amount| Some(amount.needed()));
     let Estimate { low, value: median, high } = wss.median()?;
     let bound = |bound: u64| Some(bound).filter(|_| low < high && wss.basis == Basis::Survey);
     Some(Window {
@@ -186,12 +180,6 @@ fn window(wss: &Wss) -> Option<Window> {
         peak_needed_bytes: needed.unwrap_or_default().0[6],
         idle: None,
     })
-}
-
-/// The bytes that may be in use. The accessed bytes hold a part of the unknown ones already, which counts twice here,
-/// so that it is not too little.
-fn needed(accessed: u64, unobservable: u64, unknown: u64, present: u64) -> u64 {
-    accessed.saturating_add(unobservable).saturating_add(unknown).min(present)
 }
 
 /// What the last survey with a present page found.

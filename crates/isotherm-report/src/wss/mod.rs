@@ -28,8 +28,9 @@ pub(crate) use grouped::Held;
 pub use grouped::{GroupWss, GroupedWss};
 pub use in_use::{InUse, Used, is_after, is_better, is_known};
 pub(crate) use in_use::{KNOWN, knows};
+pub(crate) use percentiles::weighted_at;
 pub use percentiles::{PERCENTILES, Percentiles};
-use surveyed::Surveyed;
+pub(crate) use surveyed::Surveyed;
 
 /// What a working set rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

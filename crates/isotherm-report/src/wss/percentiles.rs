@@ -27,27 +27,13 @@ impl<T: Copy + Default + PartialOrd> Percentiles<T> {
 
     /// The percentiles of values with weights, such as the time for which each held. Values without weight do not
     /// count, unless all are without.
-    pub fn weighted(mut values: Vec<(T, f64)>) -> Self {
+    pub fn weighted(values: Vec<(T, f64)>) -> Self {
         let total: f64 = values.iter().map(|(_, weight)| weight).sum();
         if total <= 0.0 {
             return Self::of(values.into_iter().map(|(value, _)| value).collect());
         }
-        values.retain(|&(_, weight)| weight > 0.0);
-        values.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-        let mut sum = 0.0;
-        let sums: Vec<f64> = values
-            .iter()
-            .map(|(_, weight)| {
-                sum += weight;
-                sum
-            })
-            .collect();
-        Self(PERCENTILES.map(|p| {
-            // Sums of fractions are not exact.
-            let least = total * (f64::from(p) / 100.0 - 1e-9);
-            let rank = sums.partition_point(|&sum| sum < least).min(values.len() - 1);
-            values[rank].0
-        }))
+        let sums = summed(values);
+        Self(PERCENTILES.map(|p| at(&sums, f64::from(p) / 100.0).unwrap_or_default()))
     }
 
     /// Each percentile with its value.
@@ -59,6 +45,32 @@ impl<T: Copy + Default + PartialOrd> Percentiles<T> {
     pub fn median(&self) -> T {
         self.0[2]
     }
+}
+
+/// The smallest of some values with weights that is not exceeded for at least this share of the weight. The default
+/// value if none has a weight.
+pub(crate) fn weighted_at<T: Copy + Default + PartialOrd>(values: Vec<(T, f64)>, share: f64) -> T {
+    at(&summed(values), share).unwrap_or_default()
+}
+
+/// The values that have a weight in their order, each with the sum of the weights up to it.
+fn summed<T: PartialOrd>(mut values: Vec<(T, f64)>) -> Vec<(T, f64)> {
+    values.retain(|&(_, weight)| weight > 0.0);
+    values.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    let mut sum = 0.0;
+    for (_, weight) in &mut values {
+        sum += *weight;
+        *weight = sum;
+    }
+    values
+}
+
+fn at<T: Copy>(sums: &[(T, f64)], share: f64) -> Option<T> {
+    let (_, total) = sums.last()?;
+    // Sums of fractions are not exact.
+    let least = total * (share - 1e-9);
+    let rank = sums.partition_point(|&(_, sum)| sum < least).min(sums.len() - 1);
+    Some(sums[rank].0)
 }
 
 impl<T: Copy + Serialize> Serialize for Percentiles<T> {

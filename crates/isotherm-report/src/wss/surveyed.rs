@@ -55,7 +55,7 @@ impl Surveyed {
     }
 
     /// The working set. `None` if the selection has no survey.
-    pub(super) fn wss(&self, window: Option<Duration>) -> Option<Wss> {
+    pub(crate) fn wss(&self, window: Option<Duration>) -> Option<Wss> {
         let place = match window {
             None if self.panels.is_empty() => None,
             None => self.default_window(),

@@ -18,6 +18,7 @@ mod long;
 mod made;
 mod marks;
 mod merge;
+mod right_size;
 mod schemas;
 mod stacks;
 mod surveys;

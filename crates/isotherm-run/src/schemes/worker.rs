@@ -77,10 +77,11 @@ impl PreparedSchemes {
             Some(open) => inspector.with_probe(open()?),
             None => inspector,
         };
-        let SchemeOptions { memory_use, fed, limits, dry_run, .. } = options;
+        let SchemeOptions { memory_use, fed, limits, least_limits, dry_run, .. } = options;
         let cgroups = || selection.map(|selection| SelectedCgroups::new(Path::new("/"), selection.clone()));
         let actuator = ProcessActuator::new(processes).dry(dry_run);
         let actuator = cgroups().into_iter().fold(actuator, ProcessActuator::with_cgroups);
+        let actuator = least_limits.into_iter().fold(actuator, ProcessActuator::with_least_limits);
         let engine = Schemes::new(schemes, actuator, inspector, RunGauges::new(fed, cgroups()))?;
         let (all, out) = limits.begin();
         Ok(Self { engine: engine.limited(all, out), file, memory_use, surveyed, limits })

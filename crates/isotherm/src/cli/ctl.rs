@@ -103,6 +103,11 @@ pub enum CtlCommand {
     },
     /// Show a report on what the daemon keeps of a group
     Report(CtlReport),
+    /// Show how much memory each cgroup should have: requests and limits for Kubernetes, and why
+    Advice {
+        /// The group [default: all whose cgroups are no groups of their own]
+        group: Option<String>,
+    },
     /// Name the current moment of a group
     Mark {
         /// The group
@@ -170,4 +175,5 @@ Examples:
   isotherm ctl mark machine deployed
   isotherm ctl report machine wss --last 1h
   isotherm ctl report machine html --last 1h -o memory.html
+  isotherm ctl advice shop.pod-1.cart    its right size
   isotherm ctl pause machine";

@@ -17,7 +17,8 @@ use super::{PhysicalOptions, WatchOptions};
 /// --duration.
 ///
 /// Each piece of advice names the figures that it rests on and what it does not know. If the evidence is too small for
-/// advice, isotherm says so. isotherm changes nothing. docs/tune.md describes the rules and the figures.
+/// advice, isotherm says so. isotherm changes nothing without --apply. docs/tune.md describes the rules and the
+/// figures.
 ///
 /// `isotherm report tune` prints the same about an existing recording, without the facts that only the running machine
 /// has: the cgroup of the target, and huge pages in use.
@@ -42,6 +43,15 @@ pub struct Tune {
     /// Write the report to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// After the report, limit the cgroups of the targets (memory.high) to their right size until Ctrl-C: what they
+    /// have needed in 95 % of the minutes, and 15 % more. The limits become what they were when a cgroup waits for
+    /// memory, at the end, and after a crash at the next start. Needs --cgroup, --unit or --container, and a longer
+    /// --duration [default: 5m]
+    #[arg(long)]
+    pub apply: bool,
+    /// With --apply, set no limit, and say which ones would be set
+    #[arg(long, requires = "apply")]
+    pub dry_run: bool,
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
@@ -56,6 +66,7 @@ Examples:
   isotherm tune --pid 1234 --format json -o tune.json
   isotherm tune --pid 1234 --record tune.rec
   isotherm tune --pid 1234 --save mine.yaml
+  isotherm tune --unit redis --duration 1h --apply
 
 Signals: without a command, HUP, INT, QUIT and TERM end the time early, and the report is about what is known so far. \
 With a command, isotherm passes them, USR1 and USR2 on to it, and ends when the command has ended.";

@@ -1,5 +1,6 @@
 //! `isotherm tune`: watches for a while, and prints attributes, working sets and advice.
 
+mod apply;
 mod target_options;
 
 use std::os::fd::AsRawFd;
@@ -12,7 +13,7 @@ use isotherm_output::{LockedOutput, Output, standard_output};
 use isotherm_record::Recording;
 use isotherm_report::tune::Tune as Report;
 use isotherm_report::{Format, Kind, Selection, Terminal};
-use isotherm_run::{Events, Prepared};
+use isotherm_run::{EndReason, Events, Prepared};
 
 use crate::WrongCall;
 use crate::cli::Tune;
@@ -49,25 +50,35 @@ pub fn run(options: &Tune) -> Result<ExitCode> {
     let unnamed = temporary.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
     let recording = options.record.as_deref().or(unnamed.as_deref()).context("no temporary recording can be made")?;
     // A command is watched to its end.
-    let duration = watch.duration.or(watch.command.is_empty().then_some(DURATION));
+    let default = if options.apply { apply::DURATION } else { DURATION };
+    let duration = watch.duration.or(watch.command.is_empty().then_some(default));
+    if options.apply {
+        apply::check(options, duration.unwrap_or_default())?;
+    }
     let call = Call { quiet: options.quiet, ..Call::new("tune", watch).with(&options.physical) };
     let targets = target_options(watch, &call.selection()?, options.physical.physical);
     let run = watch::prepare(Call { recording: Some(recording.into()), duration, ..call })?;
     let _socket = options.record.as_deref().and_then(|path| marks::listen(path, run.control()));
-    command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
-        observe(run, events, options)?;
+    let mut ended = None;
+    let code = command::start_and_watch(run, watch.duration, command::handle_signals, |run, events| {
+        ended = Some(observe(run, events, options)?);
         report(output, save, to.format, recording, targets)
-    })
+    })?;
+    match ended {
+        // Who has ended the time early wants no more.
+        Some(EndReason::DurationOver) if options.apply => apply::apply(options, recording),
+        _ => Ok(code),
+    }
 }
 
-/// Watches until the end of the run, and shows the progress.
-fn observe(run: Prepared, events: Events, options: &Tune) -> Result<()> {
+/// Watches until the end of the run, and shows the progress. Returns why it ended.
+fn observe(run: Prepared, events: Events, options: &Tune) -> Result<EndReason> {
     let session = run.start().context("nothing was recorded")?;
     let mut progress = Progress::new(options.quiet);
     let summary = progress.follow(session, events, |_| {})?;
     watch::check_recorded(&summary, &options.watch)?;
     progress.warn_of_gaps();
-    Ok(())
+    Ok(summary.reason)
 }
 
 /// Writes the report on a recording, of targets that these options name.

@@ -121,6 +121,7 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         "ctl stream a --socket none",
         "ctl record a x --socket none",
         "ctl report a wss --socket none",
+        "ctl advice --socket none",
         "ctl mark a x --socket none",
         "ctl feed a m 1 --socket none",
         "ctl reload --socket none",

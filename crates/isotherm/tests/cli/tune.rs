@@ -136,4 +136,17 @@ fn wrong_calls_are_refused() {
     refused(&["tune"], "name processes with --pid");
     refused(&["tune", "--pid", "1", "-o", "tune.png"], "use --format text or json");
     refused(&["report", "tune", "--format", "svg"], "[possible values: text, json]");
+    refused(&["tune", "--pid", "1", "--dry-run"], "--apply");
+    refused(&["tune", "--pid", "1", "--apply"], "select them by --cgroup, --unit or --container");
+    refused(&["tune", "--apply", "--", "true"], "name them with --cgroup, --unit or --container");
+    refused(&["tune", "--cgroup", "/a", "--apply", "--duration", "30s"], "needs a --duration of 80 s or more");
+}
+
+#[test]
+fn where_cgroups_cannot_be_limited_nothing_is_watched_for_that() {
+    let is_v1 = std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|text| text.contains(":memory:"));
+    or_skip!(is_v1.then_some(()).ok_or("memory is not accounted by cgroups of version 1"));
+    let ran = Place::new().run(&["tune", "--cgroup", "/a", "--apply"]);
+    assert!(ran.status == 1 && ran.out.is_empty() && ran.err.contains("version 1"), "{ran:?}");
+    assert!(ran.err.contains("without --apply says what it would be"), "{ran:?}");
 }
