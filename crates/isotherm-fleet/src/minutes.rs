@@ -142,7 +142,7 @@ impl Reader {
             // The sums begin at zero again when schemes are changed.
             let earlier = before.get(&scheme.name).filter(|of| of.applications <= scheme.total.applications);
             let more = |of: fn(&Statistics) -> u64| of(&scheme.total).saturating_sub(earlier.map_or(0, of));
-            let Some(action) = Action::named(&scheme.action.name) else { return None };
+            let action = Action::named(&scheme.action.name)?;
             if action.frees() {
                 done.freed += more(|of| of.applied_bytes);
                 done.watched += more(|of| of.watched_bytes);

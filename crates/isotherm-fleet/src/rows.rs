@@ -31,6 +31,9 @@ pub(crate) const SHARED_SERVICE: &str = "(shared)";
 /// Figures that can be below zero: differences of sums.
 type Signed = BTreeMap<Option<i64>, Figures>;
 
+/// A program in a cgroup.
+type Program = (Option<Arc<str>>, Arc<str>);
+
 /// The figures of a row that come from a survey.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
@@ -110,7 +113,7 @@ pub(crate) fn rows(host: &Host, minute: i64, groups: &BTreeMap<Arc<str>, &Minute
     for (group, of) in by_size {
         let basis = Row { group_name: Arc::clone(group), service: Arc::clone(group), ..basis.clone() };
         if of.has_survey {
-            let mut own: HashMap<(Option<Arc<str>>, Arc<str>), (Signed, Classes)> = HashMap::new();
+            let mut own: HashMap<Program, (Signed, Classes)> = HashMap::new();
             for (id, target) in of.surveyed() {
                 if claimed.insert(*id) {
                     let cgroup = target.info.cgroup.as_deref().map(Arc::from);

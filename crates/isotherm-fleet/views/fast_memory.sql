@@ -1,4 +1,4 @@
--- The fast memory that each service needs for 90, 99 and 99.9 % of its accesses, at most, as means over the time.
+-- The fast memory that each service needs for 90, 99 and 99.9 % of its accesses: at most, as means over the time.
 -- Memory is taken by classes of frequency, the hottest first, so that the figures are the ends of classes.
 SELECT
   service,

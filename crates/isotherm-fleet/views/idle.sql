@@ -1,4 +1,4 @@
--- Memory by service: present, idle for ten minutes, and not known, as byte-minutes and as means over the time.
+-- Idle memory by service: what is present, idle for ten minutes, and not known, as byte-minutes and as means.
 -- Memory that was watched for less than ten minutes, or cannot be observed, is not known.
 SELECT
   service,

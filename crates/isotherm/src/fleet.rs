@@ -63,8 +63,14 @@ fn write(paths: &[PathBuf], to: &Path, group: &str, quiet: bool) -> Result<ExitC
                 );
             }
             sources.extend(groups.into_iter().map(|(group, paths)| Source { group, paths }));
-        } else {
+        } else if path.exists() {
             recordings.paths.push(path.clone());
+        } else {
+            bail!(
+                "{} does not exist (name recordings, or the history of a daemon, which is the folder history in its \
+                 history.directory)",
+                path.display()
+            );
         }
     }
     if !recordings.paths.is_empty() {
@@ -137,7 +143,9 @@ fn views(name: Option<&str>) -> Result<ExitCode> {
         Some(name) => write!(out, "{}", isotherm_fleet::view(name)?.sql)?,
         None => {
             for view in VIEWS {
-                writeln!(out, "{:<12} {}", view.name, view.about().split_inclusive(". ").next().unwrap_or_default())?;
+                let about = view.about();
+                let first = about.split(". ").next().and_then(|sentence| sentence.split(':').next());
+                writeln!(out, "{:<12} {}", view.name, first.unwrap_or_default())?;
             }
         }
     }

@@ -32,9 +32,9 @@ fn views_are_listed_and_printed() {
     let place = Place::new();
     let listed = place.run(&["fleet", "views"]);
     assert!(listed.status == 0 && listed.out.lines().count() == 7, "{listed:?}");
-    assert!(listed.out.lines().all(|line| line.len() <= 110), "{listed:?}");
+    assert!(listed.out.lines().all(|line| line.chars().count() <= 110), "{listed:?}");
     let idle = place.run(&["fleet", "views", "idle"]);
-    assert!(idle.out.starts_with("-- Memory by service") && idle.out.contains("FROM fleet\n"), "{idle:?}");
+    assert!(idle.out.starts_with("-- Idle memory by service") && idle.out.contains("FROM fleet\n"), "{idle:?}");
     let none = place.run(&["fleet", "views", "nothing"]);
     assert!(none.status == 1 && none.err.contains("no view nothing (there are cost, fast_memory,"), "{none:?}");
 }
