@@ -1,8 +1,8 @@
 //! A dataset: a folder with the rows of many hosts and days.
 //!
 //! The files of a host and day are in `date=YYYY-MM-DD/host=ID`: `quarter-NN.parquet` for each quarter of an hour, from
-//! 00 to 95, until [`Dataset::compact`] makes `day.parquet` of them. No two files have rows of the same quarter, so that
-//! an engine that reads all `*.parquet` counts nothing twice. While a day is compacted, an engine can miss rows.
+//! 00 to 95, until [`Dataset::compact`] makes `day.parquet` of them. No two files have rows of the same quarter, so
+//! that an engine that reads all `*.parquet` counts nothing twice. While a day is compacted, an engine can miss rows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -173,7 +173,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Removes the files that the new file of a day has the rows of, and gives it its name. Returns how many there were.
+    /// Removes the files that the new file of a day has the rows of, and gives it its name. Returns how many there
+    /// were.
     fn replace(&self, date: &str, host: &str, quarters: &BTreeSet<u8>) -> Result<u64, FleetError> {
         let folder = self.folder(date, host);
         let mut removed = 0;

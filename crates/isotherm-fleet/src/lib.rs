@@ -1,8 +1,8 @@
 //! The memory temperature of many hosts as one table.
 //!
-//! [`write`] makes rows by the minute of the recordings of a host and puts them into a [`Dataset`]: Parquet files that
-//! DuckDB, Spark, ClickHouse and others read. [`VIEWS`] are questions in SQL that all of them take. [`generate`] makes a
-//! fleet whose answers are known. `docs/fleet.md` has the columns.
+//! [`write()`] makes rows by the minute of the recordings of a host, and puts them into a [`Dataset`]: Parquet files
+//! that engines for SQL read. [`VIEWS`] are questions in SQL. [`generate()`] makes a fleet whose answers are known.
+//! `docs/fleet.md` has the columns.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! The views: questions in SQL that DataFusion, DuckDB, Spark and ClickHouse take as they are.
+//! The views: questions in SQL. One text is for all engines; tests ask DuckDB and DataFusion.
 
 use crate::error::FleetError;
 

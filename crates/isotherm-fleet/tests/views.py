@@ -23,31 +23,7 @@ def with_duckdb():
     return answer
 
 
-def with_spark():
-    from pyspark.sql import SparkSession
-
-    # Several workers, each a process of its own.
-    session = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false").getOrCreate()
-    session.read.parquet(dataset).createOrReplaceTempView("fleet")
-    return lambda sql: [row.asDict() for row in session.sql(sql).collect()]
-
-
-def with_clickhouse():
-    import chdb
-
-    def answer(sql):
-        table = (
-            "(SELECT *, extract(_path, 'host=([0-9a-f]*)') AS host, extract(_path, 'date=([0-9-]*)') AS date "
-            f"FROM file('{dataset}/*/*/*.parquet', Parquet)) AS fleet"
-        )
-        text = str(chdb.query(sql.replace("FROM fleet\n", f"FROM {table}\n").replace("FROM fleet)", f"FROM {table})"),
-                              "JSONEachRow"))
-        return [json.loads(line) for line in text.splitlines()]
-
-    return answer
-
-
-ask = {"duckdb": with_duckdb, "spark": with_spark, "clickhouse": with_clickhouse}[engine]()
+ask = {"duckdb": with_duckdb}[engine]()
 answers = {}
 for path in views:
     with open(path) as file:

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 /// The memory temperature of many hosts as a table, for SQL
 ///
 /// A dataset is a folder of Parquet files, with a row for each minute, host, service and program. Each host writes its
-/// own. DuckDB, Spark and ClickHouse read them; docs/fleet.md has the columns.
+/// own. DuckDB and others read them; docs/fleet.md has the columns.
 #[derive(Args)]
 pub struct Fleet {
     #[command(subcommand)]
@@ -81,7 +81,7 @@ pub struct FleetCheck {
 
 /// List the views, or print one
 ///
-/// A view is a query on the table `fleet` that DataFusion, DuckDB, Spark and ClickHouse take as it is.
+/// A view is a query on the table `fleet`, for DuckDB and other engines.
 #[derive(Args)]
 #[command(after_long_help = VIEWS_EXAMPLES)]
 pub struct FleetViews {
