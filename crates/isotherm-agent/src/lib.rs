@@ -33,3 +33,4 @@ mod watched;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Daemon, DaemonError, read_config, run};
+pub use history::history_by_minute;

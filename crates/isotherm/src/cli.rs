@@ -7,6 +7,7 @@ mod cut;
 mod daemon;
 mod diff;
 mod eval;
+mod fleet;
 mod idle;
 mod man;
 mod mark;
@@ -32,6 +33,9 @@ pub use cut::Cut;
 pub use daemon::Daemon;
 pub use diff::Diff;
 pub use eval::{Eval, EvalCommand, EvalReport, EvalRun};
+#[cfg(feature = "fleet-query")]
+pub use fleet::{AnswerFormat, FleetQuery, FleetReport};
+pub use fleet::{Fleet, FleetCommand};
 pub use idle::{By, Idle, IdleProbeChoice};
 pub use man::Man;
 pub use mark::Mark;
@@ -100,6 +104,7 @@ Examples:
   isotherm tier try                      how much fast memory is needed?
   isotherm run --schemes prcl.yaml --pid 1234
   isotherm daemon                        watch all processes, all the time
+  isotherm fleet write --to DIR          its history as a table, for SQL
 
 Exit status:
   0  success
@@ -122,6 +127,7 @@ pub enum Command {
     Scheme(Scheme),
     Tier(Tier),
     Eval(Eval),
+    Fleet(Fleet),
     Daemon(Daemon),
     Ctl(Ctl),
     Mark(Mark),

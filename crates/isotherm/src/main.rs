@@ -14,6 +14,7 @@ mod diff;
 mod doctor;
 mod ending;
 mod eval;
+mod fleet;
 mod idle;
 mod man;
 mod marks;
@@ -83,6 +84,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Scheme(options) => scheme::run(&options),
         Command::Tier(options) => tier::run(&options),
         Command::Eval(options) => eval::run(&options),
+        Command::Fleet(options) => fleet::run(&options),
         Command::Daemon(options) => daemon::run(&options),
         Command::Ctl(options) => ctl::run(&options),
         Command::Doctor(options) => doctor::run(&options),

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use keep::maintain;
-pub use read::{HistoryError, Kept, open};
+pub use read::{HistoryError, Kept, history_by_minute, open};
 pub use write::HistoryWriter;
 
 /// How much detail a file has.

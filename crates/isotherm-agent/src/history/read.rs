@@ -1,5 +1,6 @@
 //! Reads a history, or a part of it, as one recording.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,31 @@ pub fn open(directory: &Path, from: u64, now: u64) -> Result<Kept, HistoryError>
     let zero = recordings.recordings().first().map_or(0, |first| first.header().started_unix_ns / 1_000_000);
     let since = |time: u64| Duration::from_millis(time.saturating_sub(zero));
     Ok(Kept { time: since(from)..since(now).saturating_add(Duration::from_secs(1)), recordings })
+}
+
+/// The recordings of each group below `directory`, in seconds or by the minute: the finer ones of each time.
+///
+/// # Errors
+/// If a directory cannot be read.
+pub fn history_by_minute(directory: &Path) -> io::Result<Vec<(String, Vec<PathBuf>)>> {
+    let mut found = Vec::new();
+    for entry in directory.read_dir()? {
+        let entry = entry?;
+        if !entry.path().is_dir() {
+            continue;
+        }
+        let segments = segments(&entry.path())?;
+        let seconds: HashSet<u64> =
+            segments.iter().filter(|of| of.level == Level::Seconds).map(|of| of.start).collect();
+        let wanted = segments.into_iter().filter(|of| match of.level {
+            Level::Seconds => of.bytes > 0,
+            Level::Minutes => !seconds.contains(&of.start),
+            Level::Hours => false,
+        });
+        found.push((entry.file_name().to_string_lossy().into_owned(), wanted.map(|of| of.path).collect()));
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The files of a time: the finest level that covers each part of it.

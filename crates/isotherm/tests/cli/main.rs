@@ -6,6 +6,7 @@ mod common;
 mod cut;
 mod diff;
 mod eval;
+mod fleet;
 mod import;
 mod inputs;
 mod man;

@@ -68,6 +68,8 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("tier list --format json", 0),
         ("tier try known.rec -f text", 0),
         ("tier try known.rec -f json", 0),
+        ("fleet views", 0),
+        ("fleet views idle", 0),
     ];
     let mut silent = vec![
         ("record --probe refs --sample 50ms --aggr 200ms -o out.rec -- sleep 0.5", 0),
@@ -105,6 +107,10 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("scheme tune all.yaml -r known.rec", 1),
         ("eval report known.rec", 1),
         ("eval report results --paper x", 2),
+        ("fleet write --to fleet known.rec", 1),
+        ("fleet compact none", 1),
+        ("fleet check none", 1),
+        ("fleet generate known.rec", 1),
     ];
     printing.push(("daemon --print-default", 0));
     // Without a daemon. With one, `tests/daemon.rs` calls them.

@@ -1,0 +1,103 @@
+//! What can go wrong with a dataset.
+
+use std::io;
+use std::path::PathBuf;
+
+use isotherm_input::InputError;
+use isotherm_output::OutputError;
+use isotherm_record::RecordError;
+use thiserror::Error;
+
+use crate::row::VERSION;
+
+/// What went wrong with a dataset.
+#[derive(Debug, Error)]
+pub enum FleetError {
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A recording does not say which machine it is of.
+    #[error(
+        "{path} does not say which machine it is of, so that its rows cannot be told from those of other machines (it \
+         was imported, or its machine has no /etc/machine-id)"
+    )]
+    NoHost {
+        /// The recording.
+        path: PathBuf,
+    },
+    /// A directory cannot be read or made.
+    #[error("the directory {path} cannot be used")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be removed.
+    #[error("{path} cannot be removed")]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A file cannot be opened.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A file of the dataset is not what its name says.
+    #[error("{path} {problem}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: FileProblem,
+    },
+    /// There is nothing to read.
+    #[error("{path} has no rows of hosts (a dataset has files date=YYYY-MM-DD/host=ID/*.parquet)")]
+    Empty {
+        /// The dataset.
+        path: PathBuf,
+    },
+    /// A name is that of no view.
+    #[error("there is no view {name} (there are {known})")]
+    NoView {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The engine refuses.
+    #[cfg(feature = "query")]
+    #[error("the query has failed")]
+    Query(#[from] datafusion::error::DataFusionError),
+}
+
+/// What is wrong with a file of a dataset.
+#[derive(Debug, Error)]
+pub enum FileProblem {
+    /// It is no whole Parquet file.
+    #[error("is cut short or no Parquet file ({0}); remove it, and write it again from the history of its host")]
+    NotWhole(String),
+    /// It is of something else.
+    #[error("is no file of isotherm's dataset; move it out of the dataset")]
+    Foreign,
+    /// It is of another version.
+    #[error(
+        "is of version {0} of the dataset, and this isotherm reads version {VERSION}; use the isotherm that wrote it"
+    )]
+    Version(String),
+    /// It is of another host or day.
+    #[error("has rows of host {host} on {date}, and was moved or copied here; remove it")]
+    Misplaced {
+        /// The host that it says.
+        host: String,
+        /// The day that it says.
+        date: String,
+    },
+    /// It has rows of a time that another file has.
+    #[error("has rows of a time that another file of this host and day has; `isotherm fleet compact` removes them")]
+    Twice,
+}

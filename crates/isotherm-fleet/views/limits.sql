@@ -1,0 +1,36 @@
+-- What the limit of each service could be on each host: the most that was accessed within half an hour, and a tenth.
+-- Memory that was watched for less than half an hour, or cannot be observed, counts as accessed.
+SELECT
+  service,
+  host,
+  name AS host_name,
+  peak_present AS peak_present_bytes,
+  peak_used AS peak_used_bytes,
+  CAST(FLOOR(CAST(peak_used AS DOUBLE) * 1.1e0) AS BIGINT) AS could_be_bytes,
+  limit_now AS limit_bytes
+FROM (
+  SELECT
+    service,
+    host,
+    MAX(minute_name) AS name,
+    MAX(minute_present) AS peak_present,
+    MAX(minute_used) AS peak_used,
+    MIN(minute_limit) AS limit_now
+  FROM (
+    SELECT
+      service,
+      host,
+      minute,
+      MAX(host_name) AS minute_name,
+      CAST(SUM(present_bytes) AS BIGINT) AS minute_present,
+      CAST(SUM(CASE WHEN within_1800s_bytes IS NULL THEN present_bytes
+        ELSE within_1800s_bytes + unobservable_bytes END) AS BIGINT) AS minute_used,
+      MIN(limit_bytes) AS minute_limit
+    FROM fleet
+    WHERE kind IN ('memory', 'shared', 'group')
+    GROUP BY service, host, minute
+  ) AS by_minute
+  GROUP BY service, host
+) AS by_host
+WHERE peak_present IS NOT NULL
+ORDER BY peak_present - peak_used DESC, service, host

@@ -1,0 +1,179 @@
+//! The options of `isotherm fleet`.
+
+use std::path::PathBuf;
+
+#[cfg(feature = "fleet-query")]
+use clap::ValueEnum;
+use clap::{Args, Subcommand};
+
+/// The memory temperature of many hosts as a table, for SQL
+///
+/// A dataset is a folder of Parquet files, with a row for each minute, host, service and program. Each host writes its
+/// own. DuckDB and others read them; docs/fleet.md has the columns.
+#[derive(Args)]
+pub struct Fleet {
+    #[command(subcommand)]
+    pub command: FleetCommand,
+}
+
+#[derive(Subcommand)]
+pub enum FleetCommand {
+    Write(FleetWrite),
+    Compact(FleetCompact),
+    Check(FleetCheck),
+    Views(FleetViews),
+    Generate(FleetGenerate),
+    #[cfg(feature = "fleet-query")]
+    Query(FleetQuery),
+    #[cfg(feature = "fleet-query")]
+    Report(FleetReport),
+}
+
+/// Write what the daemon's history or recordings have
+///
+/// Each quarter of an hour that is over is written once. A later call writes what is missing, such as the time in which
+/// the dataset could not be reached, as far back as the history goes.
+#[derive(Args)]
+#[command(after_long_help = WRITE_EXAMPLES)]
+pub struct FleetWrite {
+    /// Directories of a daemon's history, with a directory for each group; or recordings
+    #[arg(value_name = "PATH", default_value = "/var/lib/isotherm/history")]
+    pub paths: Vec<PathBuf>,
+    /// The dataset, which is made if there is none
+    #[arg(long, value_name = "DATASET")]
+    pub to: PathBuf,
+    /// The group of the recordings that are given
+    #[arg(long, value_name = "NAME", default_value = "recording")]
+    pub group: String,
+    /// Show nothing but problems
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const WRITE_EXAMPLES: &str = "\
+Examples:
+  isotherm fleet write --to /mnt/fleet              the daemon's history
+  isotherm fleet write --to fleet --group web a.rec b.rec";
+
+/// Make one file of those of each host and day
+///
+/// It can be ended at any moment: the next call goes on. Only one may run at a time.
+#[derive(Args)]
+pub struct FleetCompact {
+    /// The dataset
+    #[arg(value_name = "DATASET")]
+    pub dataset: PathBuf,
+    /// Compact days before this one [default: today, in UTC]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub before: Option<String>,
+}
+
+/// Say what is wrong with the files of a dataset
+///
+/// Files can be cut short, of another version or host, or have rows that another file has. The exit status is 1 if
+/// something is wrong.
+#[derive(Args)]
+pub struct FleetCheck {
+    /// The dataset
+    #[arg(value_name = "DATASET")]
+    pub dataset: PathBuf,
+}
+
+/// List the views, or print one
+///
+/// A view is a query on the table `fleet`, for DuckDB and other engines.
+#[derive(Args)]
+#[command(after_long_help = VIEWS_EXAMPLES)]
+pub struct FleetViews {
+    /// The view to print
+    #[arg(value_name = "VIEW")]
+    pub view: Option<String>,
+}
+
+const VIEWS_EXAMPLES: &str = "\
+Examples:
+  isotherm fleet views
+  isotherm fleet views idle > idle.sql";
+
+/// Make a dataset of a fleet whose answers are known, for tests and measurements
+#[derive(Args)]
+#[command(after_long_help = GENERATE_EXAMPLES)]
+pub struct FleetGenerate {
+    /// The dataset, which must not exist
+    #[arg(value_name = "DATASET")]
+    pub dataset: PathBuf,
+    /// Hosts
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub hosts: u32,
+    /// Days
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub days: u32,
+    /// Services, each of which runs on each host
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub services: u32,
+    /// Each seed makes another fleet, and always the same one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print the answers as JSON
+    #[arg(long)]
+    pub truth: bool,
+}
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  isotherm fleet generate made --hosts 1000 --services 50    72 million rows
+  isotherm fleet generate made --truth > truth.json";
+
+/// The format of an answer.
+#[cfg(feature = "fleet-query")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnswerFormat {
+    /// A table for people
+    Text,
+    /// Comma-separated values
+    Csv,
+    /// A JSON object for each row
+    Json,
+}
+
+/// Answer a query in SQL
+///
+/// The table is `fleet`. Each view is a table of its name; the order of its rows is that which the query asks for.
+#[cfg(feature = "fleet-query")]
+#[derive(Args)]
+#[command(after_long_help = QUERY_EXAMPLES)]
+pub struct FleetQuery {
+    /// The query
+    #[arg(value_name = "SQL")]
+    pub sql: String,
+    /// The dataset
+    #[arg(value_name = "DATASET")]
+    pub dataset: PathBuf,
+    /// The format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: AnswerFormat,
+}
+
+#[cfg(feature = "fleet-query")]
+const QUERY_EXAMPLES: &str = "\
+Examples:
+  isotherm fleet query 'SELECT * FROM idle ORDER BY mean_idle_bytes DESC LIMIT 9' fleet
+  isotherm fleet query \"SELECT COUNT(*) FROM fleet WHERE date = '2026-11-29'\" fleet --format csv";
+
+/// Answer all views, or one
+#[cfg(feature = "fleet-query")]
+#[derive(Args)]
+pub struct FleetReport {
+    /// The dataset
+    #[arg(value_name = "DATASET")]
+    pub dataset: PathBuf,
+    /// Only this view
+    #[arg(long, value_name = "VIEW")]
+    pub view: Option<String>,
+    /// At most so many rows of each view
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    /// The format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: AnswerFormat,
+}
