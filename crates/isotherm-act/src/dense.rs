@@ -11,14 +11,14 @@ use rustix::io::Errno;
 
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 
-/// The number of bytes of a block that must be present. With this value, huge pages add a seventh to the memory in use at
-/// most. With half of a block, ocean_ncp of SPLASH-2X grew by 58 %, nearly as much as with huge pages everywhere
+/// The number of bytes of a block that must be present. With this value, huge pages add a seventh to the memory in use
+/// at most. With half of a block, ocean_ncp of SPLASH-2X grew by 58 %, nearly as much as with huge pages everywhere
 /// (docs/evaluation.md).
 const MIN_PRESENT: u64 = HUGE_PAGE_SIZE / 8 * 7;
 
 /// The aligned blocks of 2 MiB with at least [`MIN_PRESENT`] present bytes in process `pid` that are no huge page yet.
-/// Each lies entirely in one of `ranges`, and comes with the index of that range. The blocks of a range are in ascending
-/// order.
+/// Each lies entirely in one of `ranges`, and comes with the index of that range. The blocks of a range are in
+/// ascending order.
 ///
 /// Aligned frames that follow one another are a huge page. Of one that the kernel maps page by page, as after a part of
 /// it was unmapped, this is wrong. That is rare, and costs no memory.

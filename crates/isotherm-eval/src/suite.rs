@@ -156,8 +156,8 @@ impl Suite {
         all.chain([self.prepare.as_deref()]).flatten().any(|script| script.contains("$PARSEC"))
     }
 
-    /// The workloads of these names, in the order of the suite; all without names. A name may lack its group if only one
-    /// has it: `fft` is `splash2x/fft`.
+    /// The workloads of these names, in the order of the suite; all without names. A name may lack its group if only
+    /// one has it: `fft` is `splash2x/fft`.
     ///
     /// # Errors
     /// If one of the names is unknown, or that of several.
