@@ -109,6 +109,9 @@ impl Room {
             }
         }
         crate::make_evaluation(&room.path().join("results"))?;
+        if !recorded("fleet generate fleet --hosts 1 --services 1")?.success() {
+            return Err(io::Error::other("no dataset can be made"));
+        }
         let inputs = room.names()?;
         let works = |call: &str| Ok::<_, io::Error>(recorded(call)?.success());
         let able = Able {
@@ -167,6 +170,8 @@ fn status(call: &str, able: Able) -> i32 {
     let fails = call.contains("bad.yaml")
         // There is no daemon.
         || call.starts_with("ctl")
+        // There is such a directory.
+        || call.starts_with("fleet generate")
         // Without tiers, there is nothing to move.
         || (["tier config", "tier run"].iter().any(|tier| call.starts_with(tier)) && !able.tiers);
     // A recording without its end has a status of its own.
@@ -217,6 +222,11 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "eval report results",
         "daemon --print-default",
         "ctl status --socket none",
+        "fleet generate fleet",
+        "fleet write known.rec --to fleet",
+        "fleet compact fleet --before 1970-01-01",
+        "fleet check fleet",
+        "fleet views idle",
     ] {
         add(call, None, false, false, false);
     }

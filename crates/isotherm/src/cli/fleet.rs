@@ -92,8 +92,8 @@ pub struct FleetViews {
 
 const VIEWS_EXAMPLES: &str = "\
 Examples:
-  isotherm fleet views
-  isotherm fleet views idle > idle.sql";
+  isotherm fleet views                              list the views
+  isotherm fleet views idle                         print the query";
 
 /// Make a dataset of a fleet whose answers are known, for tests and measurements
 #[derive(Args)]
@@ -122,7 +122,7 @@ pub struct FleetGenerate {
 const GENERATE_EXAMPLES: &str = "\
 Examples:
   isotherm fleet generate made --hosts 1000 --services 50    72 million rows
-  isotherm fleet generate made --truth > truth.json";
+  isotherm fleet generate made --truth                        print the answers";
 
 /// The format of an answer.
 #[cfg(feature = "fleet-query")]
