@@ -100,6 +100,14 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// What a script of the shell prints. It must succeed.
+#[track_caller]
+pub fn shell(script: &str) -> String {
+    let ran = run(Command::new("sh").args(["-ec", script]));
+    assert_eq!(ran.status, 0, "{script}: {ran:?}");
+    ran.out
+}
+
 /// The CPU time of a process in ticks. It grows while the process runs.
 pub fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

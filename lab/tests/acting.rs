@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_lab::{
-    EMULATED, HOT_IN_COLD, Ran, Running, Workload, Zram, eventually, isotherm, result_file, run, ticks,
+    EMULATED, HOT_IN_COLD, Ran, Running, Workload, Zram, eventually, isotherm, result_file, run, shell, ticks,
 };
 use isotherm_record::{Activity, Recording};
 
@@ -20,12 +20,6 @@ const LONG_INTERVALS: [&str; 4] = ["--sample", "30ms", "--aggr", "300ms"];
 
 /// Something to do to a process.
 type Operation = fn(u32);
-
-fn shell(script: &str) -> String {
-    let ran = run(Command::new("sh").args(["-ec", script]));
-    assert_eq!(ran.status, 0, "{script}: {ran:?}");
-    ran.out
-}
 
 /// Runs schemes on a process for `time`. Returns the result and the recorded activities.
 fn act(name: &str, schemes: &str, pid: u32, time: &str) -> (Ran, Vec<Activity>) {

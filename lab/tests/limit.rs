@@ -11,7 +11,7 @@ use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey,
 use isotherm_core::{AddrRange, Figures, Mapping, TargetId};
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::MIB;
-use isotherm_lab::{EMULATED, Running, Zram, eventually, isotherm, result_file};
+use isotherm_lab::{EMULATED, Running, Zram, eventually, isotherm, result_file, shell};
 use isotherm_record::{
     Contents, Event, Header, Recorder, Recording, SurveyRecord, TargetInfo, TargetInfos, recording_at,
 };
@@ -338,7 +338,11 @@ fn a_daemon_limits_a_group_to_its_right_size_and_does_nothing_before_that_is_kno
         said().lines().find_map(|line| Some(line.split("of /right is ").nth(1)?.split(" MiB").next()?.parse()));
     let size: u64 = said_size.unwrap().unwrap();
     assert!((66..80).contains(&size), "{size}");
+    // A workload that stands still takes no time from the daemon, and all of it becomes idle.
+    shell(&format!("kill -STOP {}", workload.pid()));
+    eventually("memory leaves", || cgroup.current() < before / 8 * 7);
     eventually("the limit is the right size", || cgroup.high() == Some(size * MIB));
+    shell(&format!("kill -CONT {}", workload.pid()));
     daemon.interrupt();
     assert_eq!(daemon.wait(), 0);
     println!("{}", said());
