@@ -195,7 +195,7 @@ mod tests {
             "{\"requests\":{\"memory\":\"472Mi\"},\"limits\":{\"memory\":\"472Mi\"}}"
         );
         assert!(advice.size.unwrap().confidence.starts_with("low: 1 h 30 min"));
-        // Swap that the cgroup may not use is none.
+        // A cgroup that may not use swap has none.
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
         write("proc/meminfo", &meminfo);
         write("cg/a/memory.swap.max", "0\n");

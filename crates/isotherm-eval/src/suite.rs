@@ -173,7 +173,7 @@ impl Suite {
         let mut alike = all().filter(|whole| whole.rsplit_once('/').is_some_and(|(_, last)| last == name));
         match (all().find(|whole| *whole == name), alike.next(), alike.next()) {
             (Some(whole), ..) | (None, Some(whole), None) => Ok(whole),
-            _ => Err(EvalError::UnknownWorkload {
+            (None, None, _) | (None, Some(_), Some(_)) => Err(EvalError::UnknownWorkload {
                 suite: self.name.clone(),
                 name: name.to_owned(),
                 known: all().collect::<Vec<_>>().join(", "),

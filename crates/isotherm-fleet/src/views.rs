@@ -32,7 +32,7 @@ impl View {
 /// The view of this name.
 ///
 /// # Errors
-/// If there is none.
+/// If no view has this name.
 pub fn view(name: &str) -> Result<&'static View, FleetError> {
     VIEWS.iter().find(|view| view.name == name).ok_or_else(|| FleetError::NoView {
         name: isotherm_core::sanitise(name).into_owned(),

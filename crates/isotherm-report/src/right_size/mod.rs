@@ -114,7 +114,7 @@ pub fn window_of(length: Duration) -> Option<Duration> {
 /// The right size of a cgroup that had these needs, in the order of time, within this window.
 ///
 /// # Errors
-/// Says why there is none.
+/// The error says why no size is known.
 pub fn right_size(needs: &[Need], window: Duration, charged: &Charged) -> Result<RightSize, String> {
     let minutes = minutes(needs);
     let known: Duration = minutes.iter().map(|minute| minute.held).sum();

@@ -39,7 +39,7 @@ pub struct FleetWrite {
     /// Directories of a daemon's history, with a directory for each group; or recordings
     #[arg(value_name = "PATH", default_value = "/var/lib/isotherm/history")]
     pub paths: Vec<PathBuf>,
-    /// The dataset, which is made if there is none
+    /// The dataset; it is made if it does not exist
     #[arg(long, value_name = "DATASET")]
     pub to: PathBuf,
     /// The group of the recordings that are given
