@@ -16,13 +16,14 @@ fn the_hot_part_of_a_command_is_found_and_summarised() {
     let pattern = pattern_file(HOT_IN_COLD);
     let mut command = isotherm(&["record", "--probe", "bpf", "-o", file, "--seed", "1"]);
     command.args(LONG_INTERVALS).args(EMULATED);
-    command.args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "15s"]);
+    // On a machine beside a busy one, a snapshot takes longer than a second.
+    command.args(["--", "isotherm", "workload", &pattern, "--announce", "--time", "40s"]);
     let mut workload = Workload::announced(&mut command);
     assert_eq!(workload.process.wait(), 0);
 
     let hot = workload.area("hot");
     let snapshots = report("regions", &recording);
-    let late = &snapshots[snapshots.len() / 2..];
+    let late = &snapshots[snapshots.len() / 4 * 3..];
     let (precision, recall) = precision_and_recall(late, hot);
     assert!(precision >= 0.7 && recall >= 0.7, "precision {precision:.2}, recall {recall:.2}, see {file}");
 
