@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::advice::{Advice, advise};
 use crate::api::Problem;
-use crate::config::{Config, DEFAULT, PATH};
+use crate::config::{Config, PATH, Rights};
 use crate::groups::Groups;
 use crate::guard::Token;
 use crate::history::HistoryError;
@@ -26,7 +26,7 @@ use crate::sockets::{SocketError, Sockets};
 use crate::streams::Streams;
 use crate::view::{self, GroupStatus, Health, NoticeView, State};
 use crate::watched::Watched;
-use crate::{history, journal, metrics, server};
+use crate::{history, idle_files, journal, metrics, server};
 
 /// How often the clock ticks.
 const TICK: Duration = Duration::from_secs(1);
@@ -98,22 +98,18 @@ pub struct Daemon {
 /// Reads the configuration at `path`, or at the usual place, or the embedded one.
 ///
 /// # Errors
-/// If it is wrong, or `path` names no file.
-pub fn read_config(path: Option<&Path>) -> Result<(Config, Option<PathBuf>), DaemonError> {
+/// If it is wrong, `path` names no file, or a group acts without the right to.
+pub fn read_config(path: Option<&Path>, rights: Rights) -> Result<(Config, Option<PathBuf>), DaemonError> {
     let path = path.map(Path::to_owned).or_else(|| Some(PathBuf::from(PATH)).filter(|path| path.exists()));
-    let config = match &path {
-        Some(path) => Config::read(path),
-        None => Config::parse("default.yaml", DEFAULT),
-    };
-    Ok((config.map_err(DaemonError::Config)?, path))
+    Ok((Config::read(path.as_deref(), rights).map_err(DaemonError::Config)?, path))
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// If the configuration is wrong, or the control socket cannot be opened.
-pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
-    let (config, file) = read_config(path)?;
+pub fn run(path: Option<&Path>, rights: Rights) -> Result<(), DaemonError> {
+    let (config, file) = read_config(path, rights)?;
     let system = |what: &str| {
         let what = what.to_owned();
         move |source| DaemonError::System { what, source }
@@ -128,7 +124,7 @@ pub fn run(path: Option<&Path>) -> Result<(), DaemonError> {
         let _inside = runtime.enter();
         Sockets::open(&config.settings)?
     };
-    let daemon = Arc::new(Daemon::new(config, file));
+    let daemon = Arc::new(Daemon::new(config, file, rights));
     let config = daemon.config();
     let (wakes, signals) = mpsc::channel(8);
     runtime
@@ -189,10 +185,10 @@ fn notify(state: &[NotifyState<'_>]) {
 }
 
 impl Daemon {
-    fn new(config: Config, file: Option<PathBuf>) -> Self {
+    fn new(config: Config, file: Option<PathBuf>, rights: Rights) -> Self {
         let history = config.settings.history.directory.as_ref().map(|directory| directory.join("history"));
         Self {
-            groups: Groups::new(config.settings.cpu_budget.0, history),
+            groups: Groups::new(config.settings.cpu_budget.0, history, rights),
             overviews: Overviews::default(),
             streams: Streams::default(),
             serving: Arc::default(),
@@ -215,11 +211,7 @@ impl Daemon {
     /// # Errors
     /// What is wrong.
     pub fn reload(&self) -> Result<(), Diagnostics> {
-        let read = match &self.file {
-            Some(path) => Config::read(path),
-            None => Config::parse("default.yaml", DEFAULT),
-        };
-        let config = Arc::new(read?);
+        let config = Arc::new(Config::read(self.file.as_deref(), self.groups.rights())?);
         let before = std::mem::replace(&mut *lock(&self.config), Arc::clone(&config));
         let fixed = |of: &Config| {
             let settings = &of.settings;
@@ -352,6 +344,13 @@ impl Daemon {
         }
     }
 
+    fn write_idle_files(&self) {
+        let Some(directory) = &self.config().settings.metrics.idle_page_stats else { return };
+        if let Err(why) = idle_files::write(self, directory) {
+            journal::warning(&why);
+        }
+    }
+
     fn maintain_history(&self) {
         let Some(directory) = self.groups.history() else { return };
         let settings = self.config().settings.history.clone();
@@ -452,6 +451,9 @@ impl Clock {
         }
         if is_due(TEXTFILE) {
             self.daemon.write_textfile();
+        }
+        if is_due(idle_files::PERIOD) {
+            self.daemon.write_idle_files();
         }
         if is_due(CGROUPS) {
             self.daemon.groups.follow_cgroups(&self.daemon.containers());

@@ -11,7 +11,7 @@ use isotherm_kernel::Containers;
 use isotherm_run::{Allowance, EndReason, chain};
 
 use crate::cgroups;
-use crate::config::{AttributeSettings, Config, Group, Limits};
+use crate::config::{AttributeSettings, Config, Group, Limits, Rights};
 use crate::engines::Engines;
 use crate::history::HistoryWriter;
 use crate::hub::Hub;
@@ -22,6 +22,7 @@ use crate::watched::{Origin, Run, Runner, Watched};
 /// All groups.
 pub struct Groups {
     allowance: Allowance,
+    rights: Rights,
     pub(crate) engines: Engines,
     /// Below it, each group has its history.
     history: Option<PathBuf>,
@@ -64,9 +65,10 @@ pub enum GroupError {
 
 impl Groups {
     /// No groups yet, on a budget of all. Each has its history in a directory below `history`.
-    pub fn new(cpu: f64, history: Option<PathBuf>) -> Self {
+    pub fn new(cpu: f64, history: Option<PathBuf>, rights: Rights) -> Self {
         Self {
             allowance: Allowance::new(cpu),
+            rights,
             engines: Engines::default(),
             keeper: history.as_deref().and_then(Path::parent).map(GroupKeeper::new),
             history,
@@ -80,6 +82,11 @@ impl Groups {
     /// The budget of all.
     pub fn allowance(&self) -> &Allowance {
         &self.allowance
+    }
+
+    /// What groups may do.
+    pub fn rights(&self) -> Rights {
+        self.rights
     }
 
     /// Below it, each group has its history.
@@ -122,7 +129,9 @@ impl Groups {
         lost.iter().for_each(|why| journal::warning(why));
         for (group, is_paused) in groups {
             let name = group.settings.name.clone();
-            if self.insert(group, Origin::Request).is_none() {
+            if let Err(why) = self.rights.allow(&group.settings) {
+                journal::warning(&format!("the group {name} of a request is left out: {why}"));
+            } else if self.insert(group, Origin::Request).is_none() {
                 journal::warning(&format!("the group {name} of a request is not there: the configuration has one"));
             } else if !is_paused {
                 // It was just added.
@@ -161,8 +170,9 @@ impl Groups {
     /// Makes a group.
     ///
     /// # Errors
-    /// If there is one of this name.
+    /// If there is one of this name, or it may not act.
     pub fn make(&self, group: Group) -> Result<Arc<Watched>, GroupError> {
+        self.rights.allow(&group.settings).map_err(GroupError::Refused)?;
         let name = group.settings.name.clone();
         self.add(group, Origin::Request).ok_or(GroupError::Exists(name))
     }
@@ -170,8 +180,9 @@ impl Groups {
     /// Gives a group another configuration.
     ///
     /// # Errors
-    /// If there is no such group.
+    /// If there is no such group, or it may not act.
     pub fn replace(&self, group: Group) -> Result<Arc<Watched>, GroupError> {
+        self.rights.allow(&group.settings).map_err(GroupError::Refused)?;
         let watched = self.get(&group.settings.name)?;
         let origin = match &watched.lock().origin {
             Origin::Cgroup { .. } => Origin::Request,

@@ -19,6 +19,7 @@ mod groups;
 mod guard;
 mod history;
 mod hub;
+mod idle_files;
 mod journal;
 mod kept;
 mod metrics;

@@ -29,8 +29,8 @@ type Labels = Vec<(&'static str, String)>;
 type Floats = Family<Labels, Gauge<f64, AtomicU64>>;
 type Sums = Family<Labels, Counter<f64, AtomicU64>>;
 
-/// The windows whose working set is a metric: 1, 10 and 30 minutes.
-const SHOWN: [u64; 3] = [60, 600, 1800];
+/// The windows whose working set is a metric: 1, 10 and 60 minutes.
+const SHOWN: [u64; 3] = [60, 600, 3600];
 
 /// The metrics now, as text.
 pub fn take(daemon: &Daemon) -> String {
@@ -233,8 +233,8 @@ impl Families {
                 exceeded: metrics.sums("scheme_quota_exceeded", "Periods in which the quota did not suffice", None),
                 bytes: metrics.sums(
                     "scheme",
-                    "Bytes that the scheme tried, applied and left to filters; freed or moved bytes that were \
-                     watched, and those of them that came back",
+                    "Bytes that the scheme tried, applied (freed or moved, where the action does so), and left to \
+                     filters; freed or moved bytes that were watched, and those of them that came back",
                     bytes(),
                 ),
                 refused: metrics.sums("scheme_refused", "Bytes that the system refused to act on", bytes()),
@@ -360,6 +360,8 @@ fn of_schemes(families: &Schemes, group: &str, known: &Known) {
         for (what, bytes) in [
             ("tried", scheme.tried_bytes),
             ("applied", scheme.applied_bytes),
+            ("freed", scheme.freed_bytes),
+            ("moved", scheme.moved_bytes),
             ("rejected", scheme.rejected_bytes),
             ("watched", scheme.watched_bytes),
             ("returned", scheme.returned_bytes),

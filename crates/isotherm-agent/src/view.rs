@@ -136,6 +136,7 @@ impl Memory {
 /// The name of a window: `10s`, `5m`.
 pub fn window_name(window: Duration) -> String {
     match window.as_secs() {
+        seconds if seconds >= 3600 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
         seconds if seconds >= 60 && seconds % 60 == 0 => format!("{}m", seconds / 60),
         seconds => format!("{seconds}s"),
     }
@@ -213,6 +214,10 @@ pub struct SchemeStatus {
     pub tried_bytes: u64,
     /// Bytes that the action was carried out on.
     pub applied_bytes: u64,
+    /// Those of them that were freed.
+    pub freed_bytes: u64,
+    /// Those of them that were moved to another memory node.
+    pub moved_bytes: u64,
     /// Bytes that filters rejected.
     pub rejected_bytes: u64,
     /// Bytes of those that were freed or moved and then watched for a time.
@@ -260,6 +265,8 @@ pub fn schemes(known: &Known) -> Vec<SchemeStatus> {
             applications: total.applications,
             tried_bytes: total.tried_bytes,
             applied_bytes: total.applied_bytes,
+            freed_bytes: if scheme.action.frees() { total.applied_bytes } else { 0 },
+            moved_bytes: if scheme.action.moves().is_some() { total.applied_bytes } else { 0 },
             rejected_bytes: total.rejected_bytes,
             watched_bytes: total.watched_bytes,
             returned_bytes: total.returned_bytes,
@@ -431,6 +438,6 @@ mod tests {
     #[test]
     fn windows_have_the_units_that_people_write() {
         let names: Vec<String> = WINDOWS.map(window_name).into();
-        assert_eq!(names, ["1s", "2s", "5s", "10s", "30s", "1m", "2m", "5m", "10m", "30m"]);
+        assert_eq!(names, ["1s", "2s", "5s", "10s", "30s", "1m", "2m", "5m", "10m", "30m", "1h"]);
     }
 }

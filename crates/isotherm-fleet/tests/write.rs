@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Action, Application, Report, Statistics};
-use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums};
+use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
 use isotherm_core::{
     AddrRange, Figures, Frequency, Mapping, Permissions, Quantity, RegionSnapshot, Snapshot, SystemMemory, TargetId,
     TargetSnapshot, chain,
@@ -51,7 +51,7 @@ const MADE: Made = Made { processes: &ALL, host: ("a1", "node"), started: 0, sec
 fn sums(mib: u64) -> PageSums {
     let bytes = mib * MIB;
     let figures = Figures { present: bytes, touched: bytes / 8, swapped: Quantity::unknown(), ..Figures::default() };
-    PageSums { within: [bytes / 4; 10], ..PageSums::of(figures) }
+    PageSums { within: [bytes / 4; WINDOWS.len()], ..PageSums::of(figures) }
 }
 
 /// Writes a recording that has each half minute a snapshot, a survey and an activity.

@@ -11,7 +11,7 @@ use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema};
 use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
 use isotherm_core::survey::{
-    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey,
+    BLOCK_SIZE, BlockSums, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, WINDOWS,
 };
 use isotherm_core::{
     AddrRange, Allocation, Allocations, Figures, Mapping, MappingCall, MemoryUse, NodeId, PAGE_SIZE, Quantity,
@@ -123,7 +123,7 @@ fn activity_row(activity: &Activity) -> columns::Row {
 fn survey_row() -> columns::Row {
     let sums = |bytes: u64| PageSums {
         figures: Figures { present: 2 * bytes, touched: bytes, ..Figures::default() },
-        within: [bytes; 10],
+        within: [bytes; WINDOWS.len()],
         ..PageSums::default()
     };
     let block = |nth: u64| BlockSums {

@@ -201,7 +201,7 @@ mod tests {
     fn a_window_that_is_missing_takes_the_bytes_of_the_next_longer_one() {
         let seconds = |s: u64| s * 1_000_000_000;
         let windows = Windows::new(&[seconds(1), seconds(3), seconds(60), seconds(61)]).unwrap();
-        assert_eq!(windows.bytes(&[1, 2, 57, 1]), Ok([1, 3, 60, 60, 60, 60, 61, 61, 61, 61]));
+        assert_eq!(windows.bytes(&[1, 2, 57, 1]), Ok([1, 3, 60, 60, 60, 60, 61, 61, 61, 61, 61]));
         assert!(windows.bytes(&[1]).is_err());
         assert!(Windows::new(&[]).is_err());
         assert!(Windows::new(&[2, 1]).is_err());

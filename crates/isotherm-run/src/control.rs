@@ -64,6 +64,11 @@ impl Control {
         })
     }
 
+    /// Control of a view of the run that `of` controls. Its times are those of the run.
+    pub(crate) fn of_view(of: &Self) -> Result<Self, RunError> {
+        Ok(Self { began: Arc::clone(&of.began), ..Self::new()? })
+    }
+
     /// Ends the run after the round that it is in. It may be called in a signal handler's thread.
     pub fn stop(&self) {
         self.lock().stop = true;

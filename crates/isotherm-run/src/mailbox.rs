@@ -17,8 +17,8 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    /// The newest snapshot, and when it came.
-    pub(crate) snapshot: Option<(Arc<SnapshotRecord>, Instant)>,
+    /// The newest snapshot.
+    pub(crate) snapshot: Option<Arc<SnapshotRecord>>,
     /// Schemes to put in force.
     pub(crate) replace: Option<Vec<Scheme>>,
     /// Whether to read the scheme file again.
@@ -49,7 +49,7 @@ impl Mailbox {
     }
 
     pub(crate) fn put_snapshot(&self, record: Arc<SnapshotRecord>) {
-        self.put(|messages| messages.snapshot = Some((record, Instant::now())));
+        self.put(|messages| messages.snapshot = Some(record));
     }
 
     pub(crate) fn replace(&self, schemes: Vec<Scheme>) {

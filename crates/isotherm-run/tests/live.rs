@@ -8,7 +8,9 @@ use std::time::Duration;
 use isotherm_core::{AttributeOptions, Budget, Pace};
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::{Cost, NotAfforded};
-use isotherm_run::{EndReason, Event, ProbeChoice, RunConfig, RunError};
+use isotherm_run::{
+    EndReason, Event, ProbeChoice, RunConfig, RunError, SchemeOptions, SchemeSource, Selection, Selector, SharedRun,
+};
 
 /// A process that lives until it is dropped.
 struct Target(Child);
@@ -176,6 +178,33 @@ fn a_run_tells_what_its_budget_does_not_suffice_for() {
     let (pace, cost) = pace_of(run, |_, not_afforded| not_afforded.surveys);
     assert!(pace.is_limited && cost.limited == Some(true));
     assert!(pace.survey_interval > Some(Duration::from_secs(1)), "{pace:?}");
+}
+
+#[test]
+fn activities_of_views_have_times_from_the_start_of_the_run() {
+    let target = Target::start();
+    let run = SharedRun::start(watch(target.pid()), false, |_| {}).unwrap();
+    let counts = isotherm_scheme::parse("counts", "- {name: counts, action: stat}").unwrap();
+    let (sender, times) = std::sync::mpsc::channel();
+    let view = || {
+        let sender = sender.clone();
+        let selection = Selection { any: vec![Selector::Pid(target.pid())], ..Selection::default() };
+        let schemes = SchemeOptions::new(SchemeSource::Fixed(counts.clone()));
+        let heard = move |event: &Event| {
+            if let Event::Activity(activity) = event {
+                sender.send(activity.time)?;
+            }
+            Ok(())
+        };
+        run.view(selection, Some(schemes), heard).unwrap()
+    };
+    let first = view();
+    let before = times.recv().unwrap();
+    drop(first);
+    // It reports at its end, before there is a snapshot.
+    drop(view());
+    let mut all: Vec<Duration> = times.try_iter().collect();
+    assert!(!all.is_empty() && all.is_sorted() && before <= all.remove(0), "{before:?}, then {all:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm_agent::config::DEFAULT;
+use isotherm_agent::config::{DEFAULT, Rights};
 use isotherm_output::standard_output;
 
 use crate::cli::Daemon;
@@ -15,8 +15,9 @@ pub fn run(options: &Daemon) -> Result<ExitCode> {
         standard_output().write_all(DEFAULT.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let rights = if options.watch_only { Rights::Watch } else { Rights::Act };
     if options.check {
-        let (config, path) = isotherm_agent::read_config(options.config.as_deref())?;
+        let (config, path) = isotherm_agent::read_config(options.config.as_deref(), rights)?;
         let path = path.map_or_else(|| "the embedded configuration".into(), |path| path.display().to_string());
         let groups = match config.groups.len() {
             1 => "1 group".into(),
@@ -27,6 +28,6 @@ pub fn run(options: &Daemon) -> Result<ExitCode> {
     }
     command::raise_file_limit();
     command::survive_file_size_limit()?;
-    isotherm_agent::run(options.config.as_deref())?;
+    isotherm_agent::run(options.config.as_deref(), rights)?;
     Ok(ExitCode::SUCCESS)
 }

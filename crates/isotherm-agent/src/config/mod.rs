@@ -65,6 +65,10 @@ pub struct MetricsSettings {
     /// A file for the textfile collector of Prometheus's node exporter, written every 15 s. Its name ends in `.prom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub textfile: Option<PathBuf>,
+    /// A directory that mirrors the paths of cgroups, with a file `memory.idle_page_stats` for each, as kidled makes
+    /// them in the cgroups themselves. They are written every minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_page_stats: Option<PathBuf>,
 }
 
 /// The live page, for browsers. It changes nothing.
@@ -143,6 +147,30 @@ fn a_gibibyte() -> Size {
     Size(1 << 30)
 }
 
+/// What the groups of a daemon may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Watch, and act where they say so.
+    Act,
+    /// Watch.
+    Watch,
+}
+
+impl Rights {
+    /// Whether a group may be what it is.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn allow(self, group: &GroupSettings) -> Result<(), String> {
+        if self == Self::Act || !group.act {
+            return Ok(());
+        }
+        Err("this daemon only watches (--watch-only); leave out act: true, or start the one that acts: \
+             systemctl enable --now isotherm-act"
+            .into())
+    }
+}
+
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -155,31 +183,37 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`, or the embedded configuration.
     ///
     /// # Errors
     /// If the file cannot be read, and as [`Config::parse`].
-    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
-        Self::parse(&path.display().to_string(), &isotherm_scheme::read_text(path)?)
+    pub fn read(path: Option<&Path>, rights: Rights) -> Result<Self, Diagnostics> {
+        match path {
+            Some(path) => Self::parse(&path.display().to_string(), &isotherm_scheme::read_text(path)?, rights),
+            None => Self::parse("default.yaml", DEFAULT, rights),
+        }
     }
 
     /// Reads a configuration. `file` is its name in messages.
     ///
     /// # Errors
-    /// What is wrong in the text, with its place.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Diagnostics> {
+    /// What is wrong in the text, with its place; a group that acts, without the right to.
+    pub fn parse(file: &str, text: &str, rights: Rights) -> Result<Self, Diagnostics> {
         tree(file, text, |root, diagnostics| {
             let settings: Settings = root.typed(diagnostics)?;
             let nodes = settings.groups.as_ref().and(root.get("groups"));
             let nodes = nodes.and_then(|node| node.items("groups", diagnostics)).unwrap_or_default();
             let mut groups: Vec<Group> = Vec::new();
             if settings.groups.is_none() {
-                groups.extend(Self::parse("default.yaml", DEFAULT).map(|default| default.groups).unwrap_or_default());
+                groups.extend(Self::read(None, rights).map(|default| default.groups).unwrap_or_default());
             }
             for (group, node) in settings.groups.iter().flatten().zip(nodes) {
                 if groups.iter().any(|known| known.settings.name == group.name) {
                     let message = format!("two groups have the name {:?}", group.name);
                     return diagnostics.fail(node.position, message);
+                }
+                if let Err(why) = rights.allow(group) {
+                    return diagnostics.fail(node.get("act").unwrap_or(node).position, why);
                 }
                 if group.right_size && settings.history.directory.is_none() {
                     let at = node.get("right_size").unwrap_or(node).position;

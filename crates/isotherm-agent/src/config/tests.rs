@@ -2,13 +2,17 @@ use std::time::Duration;
 
 use super::*;
 
+fn parse(text: &str) -> Result<Config, Diagnostics> {
+    Config::parse("a.yaml", text, Rights::Act)
+}
+
 fn error(text: &str) -> String {
-    Config::parse("a.yaml", text).unwrap_err().to_string()
+    parse(text).unwrap_err().to_string()
 }
 
 #[test]
 fn the_default_watches_all_and_acts_on_nothing() {
-    let config = Config::parse("default.yaml", DEFAULT).unwrap();
+    let config = Config::parse("default.yaml", DEFAULT, Rights::Act).unwrap();
     let [group] = &config.groups[..] else { panic!("{config:?}") };
     assert!(group.settings.select.all && !group.settings.act && group.schemes().is_empty());
     assert_eq!((config.settings.cpu_budget, group.settings.cgroups_above), (Share(0.01), Size(64 << 20)));
@@ -19,11 +23,11 @@ fn the_default_watches_all_and_acts_on_nothing() {
 #[test]
 fn a_configuration_without_groups_watches_what_the_embedded_one_does() {
     for text in ["# nothing\n", "cpu_budget: 2%\n", "groups: null\n"] {
-        let config = Config::parse("a.yaml", text).unwrap();
+        let config = parse(text).unwrap();
         let names: Vec<_> = config.groups.iter().map(|group| &*group.settings.name).collect();
         assert_eq!(names, ["machine"], "{text}");
     }
-    assert!(Config::parse("a.yaml", "groups: []\n").unwrap().groups.is_empty());
+    assert!(parse("groups: []\n").unwrap().groups.is_empty());
 }
 
 #[test]
@@ -60,18 +64,27 @@ groups:
 ";
 
 #[test]
+fn a_daemon_that_only_watches_refuses_groups_that_act() {
+    let watch = |text: &str| Config::parse("a.yaml", text, Rights::Watch);
+    let refused = watch(RECLAIM).unwrap_err().to_string();
+    let line = RECLAIM.lines().position(|line| line.contains("act: true")).unwrap() + 1;
+    assert!(refused.starts_with(&format!("a.yaml:{line}:")) && refused.contains("--watch-only"), "{refused}");
+    assert!(watch("groups: [{name: a, select: {all: true}}]").is_ok());
+}
+
+#[test]
 fn schemes_that_change_memory_need_a_word_and_their_group_may_limit_them() {
-    let config = Config::parse("a.yaml", RECLAIM).unwrap_or_else(|error| panic!("{error}"));
+    let config = parse(RECLAIM).unwrap_or_else(|error| panic!("{error}"));
     let limits = Limits { bytes_per_second: Some(Size(8 << 20)), most_out: Some(Size(1 << 30)) };
     assert_eq!(config.groups[0].settings.limits, limits);
     let other = Limits { bytes_per_second: Some(Size(4 << 20)), most_out: None };
     let both = Limits { bytes_per_second: Some(Size(4 << 20)), most_out: Some(Size(1 << 30)) };
     assert_eq!((limits.and(other), other.and(limits)), (both, both));
     let file = "groups: [{name: a, select: {all: true}, act: true, limits: {most_out: 1G}, scheme_file: /a.yaml}]";
-    assert_eq!(Config::parse("a.yaml", file).unwrap().groups[0].settings.limits.most_out, Some(Size(1 << 30)));
+    assert_eq!(parse(file).unwrap().groups[0].settings.limits.most_out, Some(Size(1 << 30)));
     let error = error(&RECLAIM.replace("    act: true\n", ""));
     assert!(error.contains("the scheme one changes memory; add act: true"), "{error}");
-    let error = Config::parse("a.yaml", &RECLAIM.replace("cold}", "colt}")).unwrap_err().to_string();
+    let error = parse(&RECLAIM.replace("cold}", "colt}")).unwrap_err().to_string();
     assert!(error.starts_with("a.yaml:8:57") && error.contains("did you mean cold?"), "{error}");
 }
 
@@ -79,7 +92,7 @@ fn schemes_that_change_memory_need_a_word_and_their_group_may_limit_them() {
 fn a_right_size_needs_a_word_cgroups_and_a_history_and_brings_its_scheme() {
     let of = |more: &str| format!("groups:\n  - {{name: a, right_size: true, {more}}}\n");
     let right = of("act: true, select: {unit: [redis]}, limits: {bytes_per_second: 8M}");
-    let config = Config::parse("a.yaml", &right).unwrap_or_else(|error| panic!("{error}"));
+    let config = parse(&right).unwrap_or_else(|error| panic!("{error}"));
     let group = &config.groups[0];
     let names = |group: &Group| group.schemes().iter().map(|of| of.name.to_string()).collect::<Vec<_>>();
     assert_eq!(names(group), ["right-size"]);
@@ -115,7 +128,7 @@ fn a_group_is_the_same_in_json_and_comes_back_as_it_was_written() {
 
 #[test]
 fn the_group_of_a_cgroup_is_watched_as_the_group_that_it_is_of_and_acts_on_nothing() {
-    let config = Config::parse("a.yaml", RECLAIM).unwrap();
+    let config = parse(RECLAIM).unwrap();
     let group = config.groups[0].of_cgroup("x", r"/machine.slice/machine-a\x2db.scope").unwrap();
     assert!(!group.settings.act && group.schemes().is_empty() && group.scheme_options().is_none());
     assert_eq!(group.manner(), config.groups[0].manner());

@@ -349,7 +349,7 @@ mod tests {
         let sums =
             PageSums::of(Figures { present: bytes * 2, touched: bytes * 2, unknown: bytes * 2, ..Figures::default() });
         let TotalSums { sums: total, shared } =
-            once.total(PageSums { within: [bytes * 2; 10], ..sums }, &all, &Begun::default());
+            once.total(PageSums { within: [bytes * 2; WINDOWS.len()], ..sums }, &all, &Begun::default());
         assert_eq!((total.figures.present, shared), (bytes, bytes));
         assert!(
             [total.figures.touched, total.figures.unknown].iter().chain(&total.within).all(|&part| part <= bytes),
@@ -365,7 +365,7 @@ mod tests {
         let sums =
             PageSums::of(Figures { present: bytes * 2, touched: bytes / 2, unknown: bytes * 2, ..Figures::default() });
         let TotalSums { sums: total, .. } =
-            once.total(PageSums { within: [bytes / 2; 10], ..sums }, &quarter, &Begun::default());
+            once.total(PageSums { within: [bytes / 2; WINDOWS.len()], ..sums }, &quarter, &Begun::default());
         assert_eq!((total.figures.touched, total.within[2]), (bytes / 4, bytes / 4));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::PageHistory;
 
 /// The windows by which bytes are counted.
-pub const WINDOWS: [Duration; 10] = [
+pub const WINDOWS: [Duration; 11] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(5),
@@ -16,6 +16,7 @@ pub const WINDOWS: [Duration; 10] = [
     Duration::from_secs(300),
     Duration::from_secs(600),
     Duration::from_secs(1800),
+    Duration::from_secs(3600),
 ];
 
 /// The longest window.

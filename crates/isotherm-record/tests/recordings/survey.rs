@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{
     BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
-    Unseen,
+    Unseen, WINDOWS,
 };
 use isotherm_core::{Figures, Mapping, NodeId, PAGE_SIZE};
 use isotherm_record::{Contents, Ending, Format, RecordError, Recorder, Recording, SurveyRecord, TargetInfo, convert};
@@ -138,7 +138,7 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
     let survey = &target["survey"];
     assert_eq!((&survey["time_ns"], &survey["interval_ns"]), (&json!(1_000_000_000), &json!(0)));
     assert_eq!(survey["cost"], json!({"reads": 18, "clears": 10, "cpu_ns": 10_000}));
-    assert_eq!(survey["windows_ns"][9], json!(1_800_000_000_000_u64));
+    assert_eq!(survey["windows_ns"][10], json!(3_600_000_000_000_u64));
     assert_eq!(
         survey["mappings"][1],
         json!({
@@ -157,8 +157,8 @@ fn json_has_all_of_a_survey_and_csv_the_present_bytes() {
         })
     );
     // Each number is the difference to the one before.
-    let within = json!([0, 0, 4096, 0, 4096, 0, 4096, 0, 4096, 0]);
-    assert_eq!(survey["within_bytes"].as_array().unwrap()[10..20], within.as_array().unwrap()[..]);
+    let within = json!([0, 0, 4096, 0, 4096, 0, 4096, 0, 4096, 0, 4096]);
+    assert_eq!(survey["within_bytes"].as_array().unwrap()[11..22], within.as_array().unwrap()[..]);
     assert_eq!(survey["mappings"][0]["sums"]["figures"]["swapped_bytes"], json!(4096));
     let block = json!({
         "gap_blocks": 0, "present_pages": 9, "touched_pages": 3, "used_cs": 0, "mean_before_cs": 100,
@@ -255,7 +255,8 @@ fn surveys() -> impl Strategy<Value = Vec<SurveyRecord>> {
             let info = |id| Arc::new(TargetInfo { command: format!("{id} {}", step % 3), ..TargetInfo::default() });
             let infos = targets.iter().map(|target| (target.id, info(target.id))).collect();
             let cost = SurveyCost { reads, clears: step };
-            let (touched, within, swapped) = (step / 2, [step / 3; 10], reads.is_multiple_of(2).then_some(reads));
+            let (touched, within, swapped) =
+                (step / 2, [step / 3; WINDOWS.len()], reads.is_multiple_of(2).then_some(reads));
             let sums = PageSums {
                 figures: Figures { present: step, touched, swapped: swapped.into(), ..Figures::default() },
                 within,

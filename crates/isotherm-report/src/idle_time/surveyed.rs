@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_was_not_accessed_since_the_first_survey_has_been_idle_for_that_time_at_least() {
         let mut sums = PageSums::of(Figures { present: 100, unobservable: 10, ..Figures::default() });
-        sums.within = [10, 20, 30, 40, 50, 60, 60, 60, 60, 60];
+        sums.within = [10, 20, 30, 40, 50, 60, 60, 60, 60, 60, 60];
         let edges = [0, 1, 5, 10].map(Duration::from_secs);
         let of = |known| sizes(&sums, &edges, Duration::from_secs(known));
         assert_eq!((of(20).bytes, of(20).unknown_bytes), (vec![10, 20, 10, 50], 0));

@@ -137,7 +137,6 @@ impl PreparedSchemes {
             surveyed,
             tuned,
             own,
-            start: Instant::now(),
             next_memory_use: Instant::now(),
             memory: Vec::new(),
             faults: MajorFaults::default(),
@@ -218,8 +217,6 @@ struct Worker {
     tuned: Option<(Attributes, Duration)>,
     /// Which of the processes the schemes are for. `None` for all.
     own: Option<Box<dyn Fn(TargetId) -> bool + Send>>,
-    /// When the run began, by the times of its snapshots.
-    start: Instant,
     next_memory_use: Instant,
     memory: Vec<(TargetId, MemoryUse)>,
     faults: MajorFaults,
@@ -243,7 +240,7 @@ impl Worker {
             helper.count_without(acted.saturating_sub(before));
             let mut due = reported + REPORT_EVERY;
             if let Some(until) = self.engine.sleeps_until() {
-                due = due.min(self.start + until);
+                due = due.min(Instant::now() + until.saturating_sub(self.now()));
             }
             let Messages { snapshot, replace, reload, read, is_over, .. } = self.control.mailbox.take(due);
             if let Some(schemes) = replace {
@@ -256,10 +253,8 @@ impl Worker {
             if let Some(schemes) = read {
                 self.replace_by_file(schemes);
             }
-            if let Some((record, came)) = snapshot {
+            if let Some(record) = snapshot {
                 let snapshot = &record.snapshot;
-                // A snapshot that came late suggests too late a start, so the earliest start is kept.
-                self.start = came.checked_sub(snapshot.time).map_or(self.start, |start| start.min(self.start));
                 let part = self.own.as_ref().map(|own| snapshot_part(snapshot, own));
                 let applied = self.engine.aggregated(part.as_ref().unwrap_or(snapshot));
                 self.note_acting(snapshot.time);
@@ -268,8 +263,8 @@ impl Worker {
                 if !self.engine.actuator().interrupt().load(Ordering::Relaxed) {
                     applied.map_err(RunError::Schemes)?;
                 }
-            } else if self.engine.sleeps_until().is_some_and(|until| self.start.elapsed() >= until) {
-                self.engine.look(self.start.elapsed(), &Snapshot::default());
+            } else if self.engine.sleeps_until().is_some_and(|until| self.now() >= until) {
+                self.engine.look(self.now(), &Snapshot::default());
             }
             self.control.rest.want(self.engine.sleeps_until().is_some());
             self.report_refusals();
@@ -288,6 +283,11 @@ impl Worker {
                 return Ok(());
             }
         }
+    }
+
+    /// The time since the start of the run.
+    fn now(&self) -> Duration {
+        self.control.began().map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     /// Gives back the limits of cgroups that runs have left which were killed.
@@ -427,7 +427,7 @@ impl Worker {
         self.acting.clear();
         let system = system_memory(Path::new("/")).unwrap_or_default();
         let major_faults = Some(self.read_faults());
-        let (time, memory) = (self.start.elapsed(), self.memory.clone());
+        let (time, memory) = (self.now(), self.memory.clone());
         let activity = Activity { time, schemes, memory, system, major_faults, surroundings: None };
         self.delivery.send(Event::Activity(Arc::new(activity)));
     }

@@ -44,7 +44,7 @@ impl View {
         let warning = selection.is_open().then(|| selection.warning("/".as_ref())).flatten();
         let schemes = schemes.map(|options| prepare(shared, options, &selection)).transpose()?;
         let longest = schemes.as_ref().map(PreparedSchemes::longest_in_time);
-        let control = Control::new()?;
+        let control = Control::of_view(&shared.control)?;
         let inner = Mutex::new(Inner { sink: Some(sink), infos: TargetInfos::default() });
         let number = shared.parties.add(selection);
         let state = Arc::new(ViewState { number, control, inner });

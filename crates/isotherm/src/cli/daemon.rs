@@ -15,6 +15,9 @@ pub struct Daemon {
     /// The configuration [default: /etc/isotherm/isotherm.yaml if there is one, else the embedded one]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Refuse groups that act, whether the configuration or a request asks for it
+    #[arg(long)]
+    pub watch_only: bool,
     /// Only check the configuration
     #[arg(long)]
     pub check: bool,

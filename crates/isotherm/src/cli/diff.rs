@@ -43,7 +43,7 @@ pub struct Diff {
     /// Use only the target with this process ID, in both
     #[arg(long, value_name = "PID")]
     pub target: Option<u32>,
-    /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m or 30m
+    /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m, 30m or 1h
     /// [default: the shortest of these that is no shorter than the survey interval of both; an estimate from samples if
     /// one of them has no surveys]
     #[arg(long, value_name = "TIME", value_parser = parse_window)]

@@ -91,7 +91,7 @@ struct SummaryOptions {
 
 #[derive(Args)]
 struct WindowOption {
-    /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m or 30m
+    /// In the working set, count what was touched within this time: 1s, 2s, 5s, 10s, 30s, 1m, 2m, 5m, 10m, 30m or 1h
     /// [default: the survey interval; without surveys an estimate from samples]
     #[arg(long, value_name = "TIME", value_parser = parse_window)]
     window: Option<Duration>,
