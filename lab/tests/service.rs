@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use isotherm_lab::acting::Cgroup;
 use isotherm_lab::idle::MIB;
-use isotherm_lab::{HOT_IN_COLD, Ran, Running, Zram, eventually, isotherm, result_file, run, shell};
+use isotherm_lab::{HOT_IN_COLD, Ran, Running, Zram, eventually, result_file, run, shell};
 
 /// Where lab/test puts the units.
 const UNITS: &str = "/etc/systemd/system";
@@ -33,16 +33,30 @@ fn configure(text: &str) {
     fs::write("/etc/isotherm/isotherm.yaml", text).unwrap();
 }
 
-fn systemctl(arguments: &[&str]) -> Ran {
-    run(Command::new("systemctl").args(arguments))
-}
-
-fn is_active(unit: &str) -> bool {
-    systemctl(&["is-active", "--quiet", unit]).status == 0
-}
-
 /// systemd as the first process of a PID namespace. It has what there is of the machine.
-fn systemd() -> Running {
+struct Systemd(Running);
+
+impl Systemd {
+    /// Runs a command in the namespaces of systemd, which answers others there only.
+    fn run(&self, command: &[&str]) -> Ran {
+        let unshare = self.0.pid();
+        let first = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
+        run(Command::new("nsenter").args(["--target", first.trim(), "--pid", "--mount"]).args(command))
+    }
+
+    fn is_active(&self, unit: &str) -> bool {
+        self.run(&["systemctl", "is-active", "--quiet", unit]).status == 0
+    }
+
+    /// Starts, stops or reloads units, which must succeed.
+    fn must(&self, arguments: &[&str]) {
+        let ran = self.run(&[&["systemctl"], arguments].concat());
+        let status = || self.run(&["systemctl", "status", "--no-pager", "--lines=20", "isotherm", "isotherm-act"]);
+        assert_eq!(ran.status, 0, "{arguments:?}: {ran:?}, {}", status().out);
+    }
+}
+
+fn systemd() -> Systemd {
     shell("mkdir -p /etc/isotherm /usr/bin /var/lib /var/log; mount -t tmpfs tmpfs /run");
     fs::write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n").unwrap();
     fs::write("/etc/isotherm/hot.toml", HOT_IN_COLD).unwrap();
@@ -55,18 +69,19 @@ fn systemd() -> Running {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount", "--mount-proc", "/usr/lib/systemd/systemd", "--system"]);
     command.args(["--log-target=console", "--default-standard-output=tty", "--log-level=info"]);
-    Running::start(command.env("container", "lab").stdin(Stdio::null()).stderr(log))
+    let systemd = Systemd(Running::start(command.env("container", "lab").stdin(Stdio::null()).stderr(log)));
+    eventually("systemd has started", || systemd.run(&["systemctl", "is-system-running"]).out.trim() == "running");
+    systemd
 }
 
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn the_unit_that_watches_changes_nothing_and_the_one_that_acts_takes_its_place() {
     let _swap = Zram::of(256);
-    let _systemd = systemd();
-    eventually("systemd is there", || systemctl(&["is-system-running"]).out.trim() == "running");
+    let systemd = systemd();
     configure(WATCH);
-    assert_eq!(systemctl(&["start", "hot", "isotherm"]).status, 0, "{:?}", systemctl(&["status", "isotherm"]));
-    let ctl = |arguments: &[&str]| run(isotherm(&["ctl"]).args(arguments));
+    systemd.must(&["start", "hot", "isotherm"]);
+    let ctl = |arguments: &[&str]| systemd.run(&[&["isotherm", "ctl"], arguments].concat());
     eventually("the service is a group, of which most is idle", || {
         let status: serde_json::Value =
             serde_json::from_str(&ctl(&["status", "hot.service", "--json"]).out).unwrap_or_default();
@@ -77,13 +92,13 @@ fn the_unit_that_watches_changes_nothing_and_the_one_that_acts_takes_its_place()
     configure(ACT);
     let refused = ctl(&["reload"]);
     assert!(refused.status == 1 && refused.err.contains("isotherm.yaml:5:10: this daemon only watches"), "{refused:?}");
-    assert!(is_active("isotherm") && ctl(&["status", "hot.service"]).status == 0);
+    assert!(systemd.is_active("isotherm") && ctl(&["status", "hot.service"]).status == 0);
 
     let cgroup = Cgroup("/system.slice/hot.service");
     let before = cgroup.current();
-    assert_eq!(systemctl(&["start", "isotherm-act"]).status, 0, "{:?}", systemctl(&["status", "isotherm-act"]));
-    assert!(!is_active("isotherm") && is_active("isotherm-act"));
+    systemd.must(&["start", "isotherm-act"]);
+    assert!(!systemd.is_active("isotherm") && systemd.is_active("isotherm-act"));
     eventually("idle memory has left the cgroup", || cgroup.current() + 64 * MIB <= before);
-    assert_eq!(systemctl(&["reload", "isotherm-act"]).status, 0);
-    assert_eq!(systemctl(&["stop", "isotherm-act", "hot"]).status, 0);
+    systemd.must(&["reload", "isotherm-act"]);
+    systemd.must(&["stop", "isotherm-act", "hot"]);
 }
