@@ -8,7 +8,7 @@ use isotherm_core::{NodeId, PAGE_SIZE};
 use isotherm_kernel::pages::{FrameNodes, SystemRam};
 use isotherm_lab::idle::{CgroupWorkload, MIB, V2, assert_temperature, bytes, idle, own};
 use isotherm_lab::migration::share_on;
-use isotherm_lab::{EMULATED, eventually, isotherm, report, result_file, run, succeed};
+use isotherm_lab::{EMULATED, Running, eventually, isotherm, report, result_file, run, succeed};
 use serde_json::Value;
 
 /// A workload whose memory lies on `node`, in the cgroup of this name.
@@ -98,4 +98,36 @@ fn a_recording_of_physical_memory_has_the_named_node_only() {
     let median = bytes(&wss["percentiles"], "50");
     assert!((24 * MIB..48 * MIB).contains(&median), "{wss}");
     far.end();
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_daemon_tells_what_is_on_each_node() {
+    let (near, far) = (on_node(1, "near", 48, 16), on_node(3, "far", 32, 32));
+    let config = result_file("nodes.yaml");
+    let socket = "/tmp/nodes.sock";
+    let text = format!(
+        "cpu_budget: 100%\nsocket: {socket}\nhistory: {{directory: null}}\n\
+         groups: [{{name: both, select: {{pid: [{}, {}]}}, survey: 1s}}]\n",
+        near.pid(),
+        far.pid()
+    );
+    fs::write(&config, text).unwrap();
+    let _daemon = Running::start(&mut isotherm(&["daemon", "--config", config.to_str().unwrap()]));
+    let ctl = |arguments: &[&str]| run(&mut isotherm(&[&["ctl", "--socket", socket], arguments].concat())).out;
+    // The bytes of a state on a node, of metrics that are 5 s old at most.
+    let on = |node: u32, state: &str| {
+        let labels = format!("isotherm_node_memory_bytes{{group=\"both\",node=\"{node}\",state=\"{state}\"}} ");
+        let text = ctl(&["metrics"]);
+        let value = text.lines().find_map(|line| line.strip_prefix(&labels)?.trim().parse::<f64>().ok());
+        value.map_or(0, |bytes| bytes as u64)
+    };
+    let about = |bytes: u64, mib: u64| (mib * MIB..(mib + 6) * MIB).contains(&bytes);
+    eventually("cold memory is idle on both nodes", || {
+        about(on(1, "resident"), 64)
+            && about(on(3, "resident"), 64)
+            && on(1, "idle") >= 48 * MIB
+            && on(3, "idle") >= 32 * MIB
+    });
+    [near, far].into_iter().for_each(CgroupWorkload::end);
 }

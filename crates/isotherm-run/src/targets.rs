@@ -87,6 +87,20 @@ impl AddressSpace for LiveTargets {
         }
     }
 
+    fn parties(&mut self, target: TargetId) -> Arc<[u32]> {
+        match self {
+            Self::Processes(processes) => processes.parties(target),
+            Self::Physical(..) => Arc::default(),
+        }
+    }
+
+    fn has_parties(&self) -> bool {
+        match self {
+            Self::Processes(processes) => processes.has_parties(),
+            Self::Physical(..) => false,
+        }
+    }
+
     fn awaits_targets(&self) -> bool {
         match self {
             Self::Processes(processes) => processes.awaits_targets(),

@@ -283,7 +283,12 @@ fn groups_share_a_run_and_each_sees_its_own_processes() {
     eventually("both groups together are the third", || {
         let sum = resident("a").unwrap() + resident("b").unwrap();
         // What both map of the program counts once.
-        resident("both").is_some_and(|both| both <= sum && both > sum - (32 << 20))
+        resident("both").is_some_and(|both| both < sum - (2 << 20) && both > sum - (32 << 20))
+    });
+    let metric = "isotherm_memory_bytes{group=\"both\",state=\"shared\"} ";
+    let shared = |line: &str| line.strip_prefix(metric)?.parse::<f64>().ok();
+    eventually("metrics tell what is shared", || {
+        running.said(&["metrics"]).lines().find_map(shared).is_some_and(|bytes| bytes > 2e6)
     });
     let pids = |value: &Value| {
         let targets = value.as_array().unwrap().iter();
