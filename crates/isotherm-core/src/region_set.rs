@@ -215,6 +215,13 @@ impl RegionSet {
         self.keep_maximum(attributes);
     }
 
+    /// How many regions a target with so many of `all` present pages has after a survey, by its borders.
+    pub(crate) fn part(present: u64, all: u64, attributes: &Attributes) -> usize {
+        let most = attributes.max_regions() / 2;
+        // It is no more than `most`.
+        ((most as u128 * u128::from(present) / u128::from(all.max(1))) as usize).max(1)
+    }
+
     /// Adds a target with its pages. Its regions take their statistics from those that are `known`, and are a part of
     /// the borders by its size; all targets have `present` bytes.
     fn add_surveyed(
@@ -225,11 +232,10 @@ impl RegionSet {
         present: u64,
         attributes: &Attributes,
     ) {
-        let most = attributes.max_regions() / 2;
         let mut regions = Vec::new();
-        if self.targets.len() < most {
-            let part = most as u128 * u128::from(history.present()) / u128::from(present.max(1));
-            regions = adjust::follow(known, &history.stretches((part as usize).max(1)), &history, ages(attributes));
+        if self.targets.len() < attributes.max_regions() / 2 {
+            let part = Self::part(history.present(), present, attributes);
+            regions = adjust::follow(known, &history.stretches(part), &history, ages(attributes));
         }
         self.targets.push(TargetRegions::new(space, regions, Some(history)));
     }

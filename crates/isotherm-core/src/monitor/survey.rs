@@ -8,6 +8,7 @@ use rand::Rng;
 
 use super::parties::{Added, Parties};
 use super::{Monitor, MonitorError, SurveyWork};
+use crate::region_set::RegionSet;
 use crate::survey::{
     BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, Credit, HistoryUpdate, Learned, PageHistory,
     PartUpdate, SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey, Windows,
@@ -30,6 +31,8 @@ pub(super) struct Pass {
     reading: Option<Reading>,
     /// The targets that were read to their end.
     surveyed: Vec<Surveyed>,
+    /// How many pages of them are present.
+    present: u64,
     /// How many targets that join are read, too.
     joins: usize,
     /// Whether nothing was known before.
@@ -235,10 +238,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 Stage::Read(update) => Stage::Read(update),
             };
             left.spent(self.cpu_since(began));
-            let Stage::Read(update) = stage else {
+            let Stage::Read(mut update) = stage else {
                 pass.reading = Some(Reading { space, stage, windows, before });
                 continue;
             };
+            // Until all targets are read, what is kept of each is bounded by about what its regions can tell.
+            pass.present += update.present();
+            let all = pass.present.max(self.regions.present());
+            update.keep_stretches(RegionSet::part(update.present(), all, &self.attributes).saturating_mul(2));
             let knows_swap = self.probe.survey().is_some_and(|survey| survey.knows_swap());
             let (history, mut found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
             let mut views = Vec::new();
@@ -304,6 +311,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             waiting: spaces.into(),
             reading: None,
             surveyed: Vec::new(),
+            present: 0,
             learned: Learned::default(),
             cost: SurveyCost::default(),
             credit,

@@ -112,6 +112,12 @@ impl Borders {
         }
     }
 
+    /// Keeps at most `most` stretches, and no memory for more.
+    pub(super) fn keep(&mut self, most: usize) {
+        self.merge(most);
+        self.stretches.shrink_to_fit();
+    }
+
     /// Bounds the number of stretches.
     pub(super) fn limit(&mut self) {
         if self.stretches.len() > MOST {

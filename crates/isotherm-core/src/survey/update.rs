@@ -183,6 +183,16 @@ impl HistoryUpdate {
         self.part = part;
     }
 
+    /// How many present pages there are so far.
+    pub(crate) fn present(&self) -> u64 {
+        self.history.present()
+    }
+
+    /// Lets no more than `most` stretches be known at the end. Those are merged first that lose least.
+    pub(crate) fn keep_stretches(&mut self, most: usize) {
+        self.borders.iter_mut().for_each(|borders| borders.keep(most.max(1)));
+    }
+
     /// Ends the survey at `now`. Blocks that no part has read are gone.
     pub fn finish(mut self, now: Duration) -> PageHistory {
         self.end(now);

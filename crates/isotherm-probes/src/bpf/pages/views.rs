@@ -139,7 +139,8 @@ impl SecondViews {
             }
             self.views.clear();
             self.views.resize(self.places.len(), Views::default());
-            self.firsts.clear();
+            // Most targets have few frames there, and the memory of those of a large one is not needed for them.
+            self.firsts = FrameMap::default();
             self.reading = Some(Reading { target: target.id, next: 0 });
         }
         let Some(Reading { next, .. }) = self.reading.take() else { return Ok(0) };
