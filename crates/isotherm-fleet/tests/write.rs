@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::chain;
 use isotherm_fleet::{Dataset, Names, Source, Written, write};
+use isotherm_record::{Level, Recording};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
@@ -206,15 +207,15 @@ fn a_quarter_waits_for_a_recording_that_cannot_be_read_and_a_day_at_most() {
     fs::write(&second, &whole[..20]).unwrap();
     let [waited, given_up] = ["waited", "given up"].map(|name| Dataset::new(&directory.path().join(name)));
     let done = write_all(&waited, LATER);
-    // The last moment of the other recording is of a fifth one, in which there is nothing.
+    // The last moment of the other recording is of one quarter more, in which there is nothing.
     assert_eq!((done.quarters, done.waiting, done.problems.len()), (4, 5, 1), "{done:?}");
-    let done = write_all(&given_up, LATER + 7200);
+    let done = write_all(&given_up, LATER + 9000);
     assert_eq!((done.quarters, done.waiting, done.problems.len()), (8, 0, 1), "{done:?}");
     fs::write(&second, whole).unwrap();
     let done = write_all(&waited, LATER);
     assert_eq!((done.quarters, done.waiting, done.problems.len()), (4, 0, 0), "{done:?}");
     assert_eq!(read(&waited), read(&expected));
-    assert_eq!(write_all(&given_up, LATER + 7200).present, 8, "nothing is written twice");
+    assert_eq!(write_all(&given_up, LATER + 9000).present, 8, "nothing is written twice");
 }
 
 #[test]
@@ -241,6 +242,25 @@ fn names_stay_as_they_are_and_an_identifier_that_would_be_a_path_is_refused() {
     let mut names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.rec", "b.rec", "b.rec.old", "fleet"]);
+}
+
+#[test]
+fn the_minutes_of_a_recording_make_the_rows_of_its_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let [seconds, minutes] = ["seconds-0.rec", "minutes-0.rec"].map(|name| directory.path().join(name));
+    recorded(&seconds, MADE);
+    isotherm_record::level(&Recording::open(&seconds).unwrap(), Level::Minute, &minutes).unwrap();
+    let [of_seconds, of_minutes] = ["seconds", "minutes"].map(|name| Dataset::new(&directory.path().join(name)));
+    written(&of_seconds, &[("all", &[&seconds])], LATER);
+    written(&of_minutes, &[("all", &[&minutes])], LATER);
+    // A level lacks the first survey of a run, so that less is known of its first minute.
+    let later = |dataset: &Dataset| {
+        let mut rows = read(dataset);
+        rows.retain(|row| row[0] != ("minute".into(), Field::Long(START as i64)));
+        rows
+    };
+    assert_eq!((later(&of_minutes), later(&of_minutes).len()), (later(&of_seconds), 59 * 6));
+    assert_eq!(sum(&read(&of_minutes), "present_bytes", &[]), sum(&read(&of_seconds), "present_bytes", &[]));
 }
 
 #[test]

@@ -113,8 +113,8 @@ pub struct HistorySettings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FleetSettings {
-    /// The dataset: the path of a folder, or a URL such as `s3://bucket/prefix`. Each quarter of an hour is written when
-    /// it is over. Without it, none is.
+    /// The dataset: the path of a folder, or a URL such as `s3://bucket/prefix`. Each quarter of an hour is written
+    /// when it is over. Without it, none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<PathBuf>,
 }

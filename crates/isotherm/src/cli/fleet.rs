@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 
 /// The memory temperature of many hosts as a table, for SQL
 ///
-/// A dataset is a folder of Parquet files, with a row for each minute, host, service and program, or a place on an object
-/// store: `s3://BUCKET/PREFIX`, `gs://` and `az://` or `abfs://`, with the credentials of the environment. Each host
-/// writes its own files. DuckDB and others read them; docs/fleet.md has the columns.
+/// A dataset is a folder of Parquet files, with a row for each minute, host, service and program, or a place on an
+/// object store: `s3://BUCKET/PREFIX`, `gs://` and `az://` or `abfs://`, with the credentials of the environment. Each
+/// host writes its own files. DuckDB and others read them; docs/fleet.md has the columns.
 #[derive(Args)]
 pub struct Fleet {
     #[command(subcommand)]
