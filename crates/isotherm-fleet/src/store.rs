@@ -40,7 +40,7 @@ pub(crate) trait Store: Debug + Send + Sync {
 
     /// The files below a folder, or all with an empty name, in any order. It is an error if there is no dataset, where
     /// that can be known.
-    fn list(&self, folder: &str) -> Result<Vec<Entry>, FleetError>;
+    fn list(&self, below: &str) -> Result<Vec<Entry>, FleetError>;
 
     /// Opens files. It is an error if one is not there.
     fn open(&self, files: &[Entry], wanted: Wanted) -> Vec<Result<Source, FleetError>>;
@@ -102,13 +102,13 @@ impl Store for Folder {
         if name.is_empty() { self.root.clone() } else { self.root.join(name) }
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>, FleetError> {
+    fn list(&self, below: &str) -> Result<Vec<Entry>, FleetError> {
         let mut found = Vec::new();
-        let mut ahead = vec![folder.to_owned()];
+        let mut ahead = vec![below.to_owned()];
         while let Some(folder) = ahead.pop() {
-            let entries = match self.root.join(&folder).read_dir() {
-                // It has gone, or is not there yet.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_empty() => continue,
+            let entries = match self.shown(&folder).read_dir() {
+                // It is not there yet.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && folder == below && !below.is_empty() => break,
                 entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
             };
             let entries = entries.map_err(|error| self.error(&folder, error))?;
