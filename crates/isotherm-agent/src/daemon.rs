@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use crate::advice::{Advice, advise};
 use crate::api::Problem;
 use crate::config::{Config, PATH, Rights};
+use crate::fleet::FleetWriter;
 use crate::groups::Groups;
 use crate::guard::Token;
 use crate::history::HistoryError;
@@ -89,6 +90,8 @@ pub struct Daemon {
     metrics: Mutex<Arc<str>>,
     /// The names of the containers of the machine.
     containers: Mutex<Containers>,
+    /// Writes the history to the dataset of a fleet.
+    pub fleet: FleetWriter,
     /// What the history of all groups has, and what failed when it was last brought in order.
     kept: Mutex<(u64, Vec<String>)>,
     /// When it started, since the Unix epoch.
@@ -196,6 +199,7 @@ impl Daemon {
             config: Mutex::new(Arc::new(config)),
             metrics: Mutex::new("".into()),
             containers: Mutex::new(Containers::new("/".as_ref())),
+            fleet: FleetWriter::default(),
             kept: Mutex::default(),
             started_unix_ns: unix_ns(),
         }
@@ -221,6 +225,9 @@ impl Daemon {
         if fixed(&before) != fixed(&config) {
             journal::warning("another socket, metrics or page address, token or history directory needs a restart");
         }
+        if before.settings.fleet != config.settings.fleet {
+            self.fleet.hurry();
+        }
         self.groups.configure(&config);
         journal::info("the configuration is in force");
         Ok(())
@@ -245,6 +252,7 @@ impl Daemon {
             }
             problems.extend(group.hub.history_failure().map(|why| format!("no history of {name} is kept: {why}")));
         }
+        problems.extend(self.fleet.state().failure.map(|why| format!("the history is not in the dataset: {why}")));
         Health { ok: problems.is_empty(), problems }
     }
 
@@ -443,6 +451,7 @@ impl Clock {
             self.daemon.overviews.remember(&self.daemon);
         }
         self.daemon.overviews.tell(&self.daemon);
+        FleetWriter::tick(&self.daemon);
         if is_due(RETRY) {
             self.daemon.groups.retry();
         }

@@ -15,6 +15,7 @@ pub mod config;
 mod daemon;
 mod encoded;
 mod engines;
+pub mod fleet;
 mod groups;
 mod guard;
 mod history;
@@ -34,4 +35,3 @@ mod watched;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Daemon, DaemonError, read_config, run};
-pub use history::history_by_minute;

@@ -144,6 +144,18 @@ fn of_daemon(daemon: &Daemon, metrics: &mut Metrics) {
     }
     let history = metrics.gauges("history", "The size of the history of all groups", Some(Unit::Bytes));
     set(&history, &[], daemon.kept_bytes() as f64);
+    if daemon.config().settings.fleet.to.is_some() {
+        let state = daemon.fleet.state();
+        let writing = metrics.gauges("fleet_writing", "Whether the history was written to the dataset", None);
+        set(&writing, &[], flag(state.failure.is_none()));
+        let rows = metrics.sums("fleet_rows", "Rows that were written to the dataset", None);
+        sum(&rows, &[], state.rows as f64);
+        let last = "When the history was last written to the dataset, since the Unix epoch";
+        let written = metrics.gauges("fleet_written_time", last, Some(Unit::Seconds));
+        if state.written_at > 0 {
+            set(&written, &[], state.written_at as f64);
+        }
+    }
 }
 
 /// What there is of each group.

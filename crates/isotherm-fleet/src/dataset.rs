@@ -1,18 +1,19 @@
-//! A dataset: a folder with the rows of many hosts and days.
+//! A dataset: the rows of many hosts and days, in a folder or on an object store.
 //!
 //! The files of a host and day are in `date=YYYY-MM-DD/host=ID`: `quarter-NN.parquet` for each quarter of an hour, from
 //! 00 to 95, until [`Dataset::compact`] makes `day.parquet` of them. No two files have rows of the same quarter, so
 //! that an engine that reads all `*.parquet` counts nothing twice. While a day is compacted, an engine can miss rows.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDate};
 
 use crate::error::{FileProblem, FleetError};
 use crate::file::{self, About, Opened};
 use crate::row::Row;
+use crate::store::{self, Entry, Folder, Store, Wanted};
 
 /// How many seconds a quarter of an hour has.
 pub(crate) const QUARTER: i64 = 900;
@@ -22,10 +23,26 @@ const DAY_FILE: &str = "day.parquet";
 /// A day that is whole, but whose parts are not removed yet. Engines do not read it.
 const NEW_DAY: &str = "day.parquet.new";
 
-/// A folder with the rows of many hosts.
+/// A folder with the rows of many hosts, or a place on an object store.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     root: PathBuf,
+    store: Arc<dyn Store>,
+}
+
+/// What a dataset has.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// The number of files that are right.
+    pub files: u64,
+    /// The number of hosts.
+    pub hosts: u64,
+    /// The number of days.
+    pub days: u64,
+    /// The number of rows.
+    pub rows: u64,
+    /// What is wrong with its files. Empty if nothing is.
+    pub wrong: Vec<FleetError>,
 }
 
 /// What a compaction has done.
@@ -58,7 +75,7 @@ impl Quarter {
     }
 
     /// The number within the day.
-    fn of_day(&self) -> u8 {
+    pub(crate) fn of_day(&self) -> u8 {
         (self.start().rem_euclid(DAY) / QUARTER) as u8
     }
 
@@ -75,54 +92,54 @@ pub fn date_of(seconds: i64) -> String {
 impl Dataset {
     /// The dataset in this folder, which need not exist.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), store: Arc::new(Folder { root: root.into() }) }
     }
 
-    /// The folder.
+    /// The dataset in a folder, or at a URL such as `s3://bucket/prefix`. It need not exist.
+    ///
+    /// # Errors
+    /// If the URL is wrong, or its store is not known, or the environment says something wrong of it.
+    pub fn at(place: &Path) -> Result<Self, FleetError> {
+        Ok(Self { root: place.into(), store: store::open(place)? })
+    }
+
+    /// The folder, or the URL.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    fn folder(&self, date: &str, host: &str) -> PathBuf {
-        self.root.join(format!("date={date}")).join(format!("host={host}"))
+    /// The bucket of a dataset that is on an object store.
+    #[cfg(all(feature = "query", feature = "object-store"))]
+    pub(crate) fn bucket(&self) -> Option<Arc<dyn object_store::ObjectStore>> {
+        self.store.bucket()
     }
 
-    /// Whether a quarter of an hour is there.
-    pub(crate) fn has(&self, quarter: &Quarter) -> Result<bool, FleetError> {
-        let folder = self.folder(&quarter.date(), &quarter.host);
-        if folder.join(quarter_file(quarter.of_day())).exists() {
-            return Ok(true);
+    /// The quarters of a day of a host that are there.
+    pub(crate) fn present(&self, date: &str, host: &str) -> Result<BTreeSet<u8>, FleetError> {
+        let files = self.store.list(&folder(date, host))?;
+        let mut quarters: BTreeSet<u8> =
+            (0..96).filter(|nth| files.iter().any(|file| file_name(file) == quarter_file(*nth))).collect();
+        let days: Vec<Entry> =
+            files.into_iter().filter(|file| [DAY_FILE, NEW_DAY].contains(&file_name(file))).collect();
+        for opened in self.opened(date, host, &days, Wanted::End) {
+            quarters.extend(opened?.about.quarters);
         }
-        for name in [DAY_FILE, NEW_DAY] {
-            let path = folder.join(name);
-            if path.exists()
-                && open_in(&path, &quarter.date(), &quarter.host)?.about.quarters.contains(&quarter.of_day())
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(quarters)
     }
 
-    /// Writes a quarter of an hour.
-    pub(crate) fn write(&self, quarter: &Quarter, rows: &[Row]) -> Result<(), FleetError> {
-        let folder = self.made(&quarter.date(), &quarter.host)?;
-        file::write(&folder.join(quarter_file(quarter.of_day())), &quarter.about(), |writer| writer.rows(rows))
+    /// Writes a quarter of an hour. Returns whether it was not there.
+    pub(crate) fn write(&self, quarter: &Quarter, rows: &[Row]) -> Result<bool, FleetError> {
+        let name = format!("{}/{}", folder(&quarter.date(), &quarter.host), quarter_file(quarter.of_day()));
+        file::write((&*self.store, &name), &quarter.about(), false, |writer| writer.rows(rows))
     }
 
     /// Writes a day that is not there.
     pub(crate) fn write_day(&self, host: &str, start: i64, rows: &[Row]) -> Result<(), FleetError> {
         let date = date_of(start);
-        let folder = self.made(&date, host)?;
+        let name = format!("{}/{DAY_FILE}", folder(&date, host));
         let quarters = rows.iter().map(|row| (row.minute.rem_euclid(DAY) / QUARTER) as u8).collect();
-        file::write(&folder.join(DAY_FILE), &About { host: host.into(), date, quarters }, |writer| writer.rows(rows))
-    }
-
-    fn made(&self, date: &str, host: &str) -> Result<PathBuf, FleetError> {
-        let folder = self.folder(date, host);
-        let made = fs::create_dir_all(&folder);
-        made.map_err(|source| FleetError::Directory { path: folder.clone(), source })?;
-        Ok(folder)
+        let about = About { host: host.into(), date, quarters };
+        file::write((&*self.store, &name), &about, false, |writer| writer.rows(rows)).map(drop)
     }
 
     /// Makes one file of those of each host and day, for days before `before`, such as `2026-11-29`.
@@ -130,44 +147,59 @@ impl Dataset {
     /// It can be ended at any moment, and goes on where it was.
     ///
     /// # Errors
-    /// If a file is not what its name says, or something cannot be read or written. Nothing is lost then.
+    /// If a file is not what its name says, or something cannot be read or written. Nothing is lost then. If somebody
+    /// else compacts the dataset.
     pub fn compact(&self, before: &str) -> Result<Compacted, FleetError> {
         let mut done = Compacted::default();
-        for (date, host) in self.days()?.into_iter().filter(|(date, _)| date.as_str() < before) {
-            self.compact_day(&date, &host, &mut done)?;
+        let days = self.days()?;
+        let is_due = |date: &str, files: &[Entry]| {
+            let is_part = |name: &str| name == NEW_DAY || (name != DAY_FILE && is_read(name));
+            date < before && files.iter().any(|file| is_part(file_name(file)))
+        };
+        let mut due = days.iter().filter(|((date, _), files)| is_due(date, files)).peekable();
+        if due.peek().is_none() {
+            return Ok(done);
+        }
+        let mut claim = self.store.claim()?;
+        for ((date, host), _) in due {
+            claim.renew()?;
+            self.compact_day(date, host, &mut done)?;
         }
         Ok(done)
     }
 
     fn compact_day(&self, date: &str, host: &str, done: &mut Compacted) -> Result<(), FleetError> {
-        let folder = self.folder(date, host);
-        let (new, day) = (folder.join(NEW_DAY), folder.join(DAY_FILE));
-        if new.exists() {
-            let quarters = open_in(&new, date, host)?.about.quarters;
-            done.files += self.replace(date, host, &quarters)?;
+        let files = self.store.list(&folder(date, host))?;
+        let new: Vec<Entry> = files.into_iter().filter(|file| file_name(file) == NEW_DAY).collect();
+        for opened in self.opened(date, host, &new, Wanted::End) {
+            done.files += self.replace(date, host, &opened?.about.quarters)?;
             done.days += 1;
         }
-        let mut files = Vec::new();
+        let mut parts = Vec::new();
         let mut quarters = BTreeSet::new();
-        for path in self.files(date, host)? {
-            let opened = open_in(&path, date, host)?;
+        let files = self.files(date, host)?;
+        for (opened, file) in self.opened(date, host, &files, Wanted::All).into_iter().zip(&files) {
+            let opened = opened?;
             // The file of the day comes first.
             if opened.about.quarters.is_subset(&quarters) && !opened.about.quarters.is_empty() {
-                remove(&path)?;
+                self.store.remove(&[&file.name])?;
                 done.twice += 1;
                 continue;
             }
             if !opened.about.quarters.is_disjoint(&quarters) {
-                return Err(FleetError::File { path, problem: FileProblem::Twice });
+                return Err(self.twice(file));
             }
             quarters.extend(&opened.about.quarters);
-            files.push((path, opened));
+            parts.push((file, opened));
         }
-        if files.is_empty() || matches!(&files[..], [(path, _)] if *path == day) {
+        if parts.is_empty() || matches!(&parts[..], [(file, _)] if file_name(file) == DAY_FILE) {
             return Ok(());
         }
         let about = About { host: host.into(), date: date.into(), quarters };
-        file::write(&new, &about, |writer| files.into_iter().try_for_each(|(_, opened)| writer.copy(opened)))?;
+        let name = format!("{}/{NEW_DAY}", folder(date, host));
+        file::write((&*self.store, &name), &about, true, |writer| {
+            parts.into_iter().try_for_each(|(_, opened)| writer.copy(opened))
+        })?;
         done.files += self.replace(date, host, &about.quarters)?;
         done.days += 1;
         Ok(())
@@ -176,107 +208,123 @@ impl Dataset {
     /// Removes the files that the new file of a day has the rows of, and gives it its name. Returns how many there
     /// were.
     fn replace(&self, date: &str, host: &str, quarters: &BTreeSet<u8>) -> Result<u64, FleetError> {
-        let folder = self.folder(date, host);
-        let mut removed = 0;
-        for path in self.files(date, host)? {
-            if open_in(&path, date, host)?.about.quarters.is_subset(quarters) {
-                remove(&path)?;
-                removed += 1;
+        let files = self.files(date, host)?;
+        let mut old = Vec::new();
+        for (opened, file) in self.opened(date, host, &files, Wanted::End).into_iter().zip(&files) {
+            if opened?.about.quarters.is_subset(quarters) {
+                old.push(&*file.name);
             }
         }
-        let (new, day) = (folder.join(NEW_DAY), folder.join(DAY_FILE));
-        #[expect(clippy::disallowed_methods, reason = "the dataset renames a file that it has made")]
-        let renamed = fs::rename(&new, &day);
-        renamed.map_err(|source| FleetError::Directory { path: folder, source })?;
-        Ok(removed)
+        self.store.remove(&old)?;
+        let folder = folder(date, host);
+        self.store.rename(&format!("{folder}/{NEW_DAY}"), &format!("{folder}/{DAY_FILE}"))?;
+        Ok(old.len() as u64)
     }
 
-    /// The days of hosts, in order.
-    fn days(&self) -> Result<Vec<(String, String)>, FleetError> {
-        let mut found = Vec::new();
-        for date in names(&self.root)? {
-            let Some(day) = date.strip_prefix("date=") else { continue };
-            if day.parse::<NaiveDate>().is_err() {
-                continue;
-            }
-            for host in names(&self.root.join(&date))? {
-                found.extend(host.strip_prefix("host=").map(|host| (day.to_owned(), host.to_owned())));
+    /// The files by day and host, in order.
+    fn days(&self) -> Result<BTreeMap<(String, String), Vec<Entry>>, FleetError> {
+        let mut found: BTreeMap<_, Vec<Entry>> = BTreeMap::new();
+        for file in self.store.list("")? {
+            let mut parts = file.name.split('/');
+            let date = parts.next().and_then(|name| name.strip_prefix("date="));
+            let host = parts.next().and_then(|name| name.strip_prefix("host="));
+            if let (Some(date), Some(host)) = (date.filter(|date| date.parse::<NaiveDate>().is_ok()), host) {
+                found.entry((date.into(), host.into())).or_default().push(file);
             }
         }
-        found.sort();
         Ok(found)
     }
 
     /// The files of a host and day that engines read, that of the day first.
-    fn files(&self, date: &str, host: &str) -> Result<Vec<PathBuf>, FleetError> {
-        let folder = self.folder(date, host);
-        let mut found = names(&folder)?;
-        found.retain(|name| name.ends_with(".parquet") && !name.starts_with(['.', '_']));
-        found.sort();
-        let known = |name: &String| name == DAY_FILE || (0..96).any(|nth| *name == quarter_file(nth));
-        match found.iter().find(|name| !known(name)) {
-            Some(name) => Err(FleetError::File { path: folder.join(name), problem: FileProblem::Foreign }),
-            None => Ok(found.into_iter().map(|name| folder.join(name)).collect()),
+    fn files(&self, date: &str, host: &str) -> Result<Vec<Entry>, FleetError> {
+        self.known(self.store.list(&folder(date, host))?)
+    }
+
+    /// Those of the files that engines read, in order. It is an error if one is none of ours.
+    fn known(&self, mut files: Vec<Entry>) -> Result<Vec<Entry>, FleetError> {
+        files.retain(|file| is_read(file_name(file)));
+        files.sort();
+        let known =
+            |file: &Entry| file_name(file) == DAY_FILE || (0..96).any(|nth| file_name(file) == quarter_file(nth));
+        match files.iter().find(|file| !known(file)) {
+            Some(file) => Err(self.wrong(file, FileProblem::Foreign)),
+            None => Ok(files),
         }
     }
 
-    /// What is wrong with the files of the dataset, by their names and what their ends say. Empty if nothing is.
+    fn wrong(&self, file: &Entry, problem: FileProblem) -> FleetError {
+        FleetError::File { path: self.store.shown(&file.name), problem }
+    }
+
+    fn twice(&self, file: &Entry) -> FleetError {
+        self.wrong(file, FileProblem::Twice)
+    }
+
+    /// Opens files, which must be of this day and host.
+    fn opened(&self, date: &str, host: &str, files: &[Entry], wanted: Wanted) -> Vec<Result<Opened, FleetError>> {
+        let check = |(source, file): (Result<_, FleetError>, &Entry)| {
+            let opened = file::open(&self.store.shown(&file.name), source?)?;
+            if (&*opened.about.date, &*opened.about.host) == (date, host) {
+                return Ok(opened);
+            }
+            let shown = |text: &str| isotherm_core::sanitise(text).into_owned();
+            let problem = FileProblem::Misplaced { host: shown(&opened.about.host), date: shown(&opened.about.date) };
+            Err(self.wrong(file, problem))
+        };
+        self.store.open(files, wanted).into_iter().zip(files).map(check).collect()
+    }
+
+    /// Looks at the names of all files of the dataset, and at what their ends say.
     ///
     /// # Errors
     /// If a folder cannot be read, or there is no row at all.
-    pub fn check(&self) -> Result<Vec<FleetError>, FleetError> {
-        let days = self.days()?;
-        if days.is_empty() {
-            return Err(FleetError::Empty { path: self.root.clone() });
-        }
-        let mut wrong = Vec::new();
-        for (date, host) in days {
+    pub fn check(&self) -> Result<Checked, FleetError> {
+        let mut found = Checked::default();
+        let mut hosts = BTreeSet::new();
+        let mut dates = BTreeSet::new();
+        for ((date, host), files) in self.days()? {
             let mut quarters = BTreeSet::new();
-            let files = self.files(&date, &host).unwrap_or_else(|error| {
-                wrong.push(error);
+            let files = self.known(files).unwrap_or_else(|error| {
+                found.wrong.push(error);
                 Vec::new()
             });
-            for path in files {
-                match open_in(&path, &date, &host) {
-                    Ok(Opened { about, .. }) => {
+            for (opened, file) in self.opened(&date, &host, &files, Wanted::End).into_iter().zip(&files) {
+                match opened {
+                    Ok(Opened { about, rows, .. }) => {
                         if !quarters.is_disjoint(&about.quarters) {
-                            wrong.push(FleetError::File { path, problem: FileProblem::Twice });
+                            found.wrong.push(self.twice(file));
                         }
                         quarters.extend(about.quarters);
+                        found.files += 1;
+                        found.rows += rows;
                     }
-                    Err(error) => wrong.push(error),
+                    Err(error) => found.wrong.push(error),
                 }
             }
+            hosts.insert(host);
+            dates.insert(date);
         }
-        Ok(wrong)
+        if dates.is_empty() {
+            return Err(FleetError::Empty { path: self.root.clone() });
+        }
+        (found.hosts, found.days) = (hosts.len() as u64, dates.len() as u64);
+        Ok(found)
     }
+}
+
+fn folder(date: &str, host: &str) -> String {
+    format!("date={date}/host={host}")
+}
+
+fn file_name(file: &Entry) -> &str {
+    file.name.rsplit('/').next().unwrap_or_default()
+}
+
+/// Whether engines read a file of this name.
+fn is_read(name: &str) -> bool {
+    name.ends_with(".parquet") && !name.starts_with(['.', '_'])
 }
 
 fn quarter_file(quarter: u8) -> String {
     format!("quarter-{quarter:02}.parquet")
-}
-
-/// Opens a file, which must be of this day and host.
-fn open_in(path: &Path, date: &str, host: &str) -> Result<Opened, FleetError> {
-    let opened = file::open(path)?;
-    if (&*opened.about.date, &*opened.about.host) != (date, host) {
-        let shown = |text: &str| isotherm_core::sanitise(text).into_owned();
-        let problem = FileProblem::Misplaced { host: shown(&opened.about.host), date: shown(&opened.about.date) };
-        return Err(FleetError::File { path: path.into(), problem });
-    }
-    Ok(opened)
-}
-
-/// The names in a folder. Other ones than UTF-8 are left out.
-fn names(folder: &Path) -> Result<Vec<String>, FleetError> {
-    let wrong = |source| FleetError::Directory { path: folder.into(), source };
-    let entries = folder.read_dir().map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    let mut names: Vec<String> = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    Ok(names)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the dataset removes files that it has made")]
-fn remove(path: &Path) -> Result<(), FleetError> {
-    fs::remove_file(path).map_err(|source| FleetError::Remove { path: path.into(), source })
 }

@@ -25,6 +25,12 @@ pub enum FleetError {
         /// The recording.
         path: PathBuf,
     },
+    /// What a recording says of its machine cannot be part of a path.
+    #[error("{path} says that its machine is what no identifier is (letters, digits, - and _); it was made by hand")]
+    WrongHost {
+        /// The recording.
+        path: PathBuf,
+    },
     /// A directory cannot be read or made.
     #[error("the directory {path} cannot be used")]
     Directory {
@@ -36,6 +42,50 @@ pub enum FleetError {
     /// A file cannot be removed.
     #[error("{path} cannot be removed")]
     Remove {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The place of a dataset begins with what is no known scheme.
+    #[error("{} is no folder, and {scheme}:// is no store that this isotherm knows ({})", place.display(), schemes())]
+    Scheme {
+        /// The place.
+        place: PathBuf,
+        /// What it begins with.
+        scheme: String,
+    },
+    /// A URL is wrong, or what the environment says of its store.
+    #[error("{url} cannot be used: {why}")]
+    Url {
+        /// The URL.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// A request to an object store has failed.
+    #[error("{} cannot be {what}: {why} ({hint})", url.display())]
+    Object {
+        /// The object, or what is below a prefix.
+        url: PathBuf,
+        /// What was asked for.
+        what: &'static str,
+        /// Why.
+        why: String,
+        /// How to fix it.
+        hint: &'static str,
+    },
+    /// Somebody else compacts the dataset.
+    #[error("{} is being compacted: {holder}", place.display())]
+    Compacting {
+        /// The dataset.
+        place: PathBuf,
+        /// By whom.
+        holder: String,
+    },
+    /// A file of the dataset cannot be read.
+    #[error("{path} cannot be read")]
+    Read {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -73,6 +123,15 @@ pub enum FleetError {
     #[cfg(feature = "query")]
     #[error("the query has failed")]
     Query(#[from] datafusion::error::DataFusionError),
+}
+
+/// The stores that are known.
+fn schemes() -> &'static str {
+    if cfg!(feature = "object-store") {
+        "s3://, gs://, az:// and abfs://"
+    } else {
+        "none; it was built without the cargo feature object-store"
+    }
 }
 
 /// What is wrong with a file of a dataset.

@@ -1,21 +1,21 @@
 //! One file of a dataset: rows of one host and day, as Parquet.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use isotherm_input::Input;
-use isotherm_output::{Output, OutputError};
+use isotherm_output::OutputError;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::{FileProblem, FleetError};
 use crate::row::{Row, VERSION, batch, schema};
+use crate::store::{Sink, Source, Store};
 
 /// The keys of the metadata.
 const VERSION_KEY: &str = "isotherm.fleet.version";
@@ -37,12 +37,14 @@ pub(crate) struct About {
     pub(crate) quarters: BTreeSet<u8>,
 }
 
-/// Writes a file whole or not at all. `write` hands over its rows.
+/// Writes a file whole or not at all. `write` hands over its rows. Returns whether it was written: on an object store,
+/// one that exists stays, unless it is to be replaced.
 pub(crate) fn write(
-    path: &Path,
+    (store, name): (&dyn Store, &str),
     about: &About,
+    replace: bool,
     write: impl FnOnce(&mut Writer) -> Result<(), FleetError>,
-) -> Result<(), FleetError> {
+) -> Result<bool, FleetError> {
     let quarters: Vec<String> = about.quarters.iter().map(u8::to_string).collect();
     let metadata = vec![
         KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_string()),
@@ -56,22 +58,18 @@ pub(crate) fn write(
         .set_key_value_metadata(Some(metadata))
         .build();
     let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-    let mut output = Output::new(path).create()?;
-    let wrong = |error: io::Error| OutputError::new(path, error);
-    let inner = ArrowWriter::try_new_with_options(output.writer().map_err(wrong)?, schema(), options);
-    let mut writer = Writer { inner: inner.map_err(|error| wrong(error.into()))?, path };
+    let path = store.shown(name);
+    let wrong = |error: ParquetError| OutputError::new(&path, io::Error::from(error));
+    let inner = ArrowWriter::try_new_with_options(store.create(name)?, schema(), options).map_err(wrong)?;
+    let mut writer = Writer { inner, path: &path };
     write(&mut writer)?;
-    let mut buffered = writer.inner.into_inner().map_err(|error| wrong(error.into()))?;
-    io::Write::flush(&mut buffered).map_err(wrong)?;
-    // What it replaces is removed after it.
-    output.file().sync_all().map_err(wrong)?;
-    output.publish()?;
-    Ok(())
+    let sink = writer.inner.into_inner().map_err(wrong)?;
+    store.publish(name, sink, replace)
 }
 
 /// Writes the rows of a file.
 pub(crate) struct Writer<'a> {
-    inner: ArrowWriter<BufWriter<File>>,
+    inner: ArrowWriter<Sink>,
     path: &'a Path,
 }
 
@@ -89,7 +87,7 @@ impl Writer<'_> {
         let path = other.path.to_owned();
         let reader = other.builder.with_batch_size(BATCH_ROWS).build().map_err(|error| not_whole(&path, error))?;
         for batch in reader {
-            let batch = batch.map_err(|error| not_whole(&path, error))?;
+            let batch = batch.map_err(|error| not_whole(&path, error.into()))?;
             self.inner.write(&batch).map_err(|error| self.error(error.into()))?;
         }
         Ok(())
@@ -103,16 +101,18 @@ impl Writer<'_> {
 /// A file that is open for reading.
 pub(crate) struct Opened {
     pub(crate) about: About,
+    /// How many rows it has.
+    pub(crate) rows: u64,
     path: PathBuf,
-    builder: ParquetRecordBatchReaderBuilder<File>,
+    builder: ParquetRecordBatchReaderBuilder<Source>,
 }
 
 /// Opens a file, of which it reads the end. The file must be of this version, and have its columns.
-pub(crate) fn open(path: &Path) -> Result<Opened, FleetError> {
-    let file = Input::new(path).open()?;
+pub(crate) fn open(path: &Path, file: Source) -> Result<Opened, FleetError> {
     let wrong = |problem| FleetError::File { path: path.to_owned(), problem };
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| not_whole(path, error))?;
+    let rows = metadata.metadata().file_metadata().num_rows().unsigned_abs();
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
     let value = |key: &str| -> Option<String> { pairs?.iter().find(|pair| pair.key == key)?.value.clone() };
     let version = value(VERSION_KEY).ok_or_else(|| wrong(FileProblem::Foreign))?;
@@ -136,9 +136,15 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FleetError> {
         return Err(wrong(FileProblem::Foreign));
     }
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
-    Ok(Opened { about, path: path.to_owned(), builder })
+    Ok(Opened { about, rows, path: path.to_owned(), builder })
 }
 
-fn not_whole(path: &Path, error: impl ToString) -> FleetError {
+fn not_whole(path: &Path, error: ParquetError) -> FleetError {
+    if let ParquetError::External(external) = error {
+        return match external.downcast::<io::Error>() {
+            Ok(source) => FleetError::Read { path: path.to_owned(), source: *source },
+            Err(other) => FleetError::File { path: path.to_owned(), problem: FileProblem::NotWhole(other.to_string()) },
+        };
+    }
     FleetError::File { path: path.to_owned(), problem: FileProblem::NotWhole(error.to_string()) }
 }

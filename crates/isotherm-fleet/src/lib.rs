@@ -13,14 +13,17 @@ mod error;
 mod file;
 mod generate;
 mod minutes;
+#[cfg(feature = "object-store")]
+mod objects;
 #[cfg(feature = "query")]
 mod query;
 mod row;
 mod rows;
+mod store;
 mod views;
 mod write;
 
-pub use dataset::{Compacted, Dataset, date_of};
+pub use dataset::{Checked, Compacted, Dataset, date_of};
 pub use error::{FileProblem, FleetError};
 pub use generate::{Fleet, Truth, generate};
 #[cfg(feature = "query")]

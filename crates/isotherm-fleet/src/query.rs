@@ -8,6 +8,8 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::arrow::{csv, json};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingOptions;
+#[cfg(feature = "object-store")]
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -40,7 +42,7 @@ impl Engine {
     /// # Errors
     /// If something is wrong with a file, which would make all answers wrong.
     pub fn open(dataset: &Dataset) -> Result<Self, FleetError> {
-        if let Some(error) = dataset.check()?.into_iter().next() {
+        if let Some(error) = dataset.check()?.wrong.into_iter().next() {
             return Err(error);
         }
         let failed = |error: std::io::Error| FleetError::from(DataFusionError::from(error));
@@ -51,8 +53,7 @@ impl Engine {
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")
             .with_table_partition_cols(partitions);
-        let root = dataset.root().canonicalize().map_err(failed)?;
-        let root = format!("{}/", root.display());
+        let root = location(dataset, &context)?;
         runtime.block_on(async {
             context.register_listing_table("fleet", &root, options, Some(columns()), None).await?;
             for view in VIEWS {
@@ -92,6 +93,17 @@ impl Engine {
         })?;
         Ok(Answer { batches })
     }
+}
+
+/// The URL of a dataset, whose bucket the engine knows then.
+fn location(dataset: &Dataset, context: &SessionContext) -> Result<String, DataFusionError> {
+    #[cfg(feature = "object-store")]
+    if let Some(bucket) = dataset.bucket() {
+        let url = ListingTableUrl::parse(format!("{}/", dataset.root().display().to_string().trim_end_matches('/')))?;
+        context.register_object_store(url.object_store().as_ref(), bucket);
+        return Ok(url.to_string());
+    }
+    Ok(format!("{}/", dataset.root().canonicalize()?.display()))
 }
 
 /// The columns of a file, for this engine's version of Arrow.

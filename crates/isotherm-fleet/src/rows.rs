@@ -48,27 +48,33 @@ struct Figures {
     within: [i64; WINDOWS.len()],
 }
 
-impl Figures {
-    fn add(&mut self, sums: &PageSums, sign: i64) {
-        self.present += sign * int(sums.figures.present);
-        self.touched += sign * int(sums.figures.touched);
-        self.unobservable += sign * int(sums.figures.unobservable);
-        self.unknown += sign * int(sums.figures.unknown);
-        self.swapped += sign * int(sums.figures.swapped.least());
-        self.swapped_is_known |= !sums.figures.swapped.is_unknown();
-        self.swapped_is_bound |= sums.figures.swapped.is_bound();
-        self.lazily_freed += sign * int(sums.kinds.lazily_freed);
-        for (sum, bytes) in self.within.iter_mut().zip(sums.within) {
-            *sum += sign * int(bytes);
+impl From<&PageSums> for Figures {
+    fn from(sums: &PageSums) -> Self {
+        let PageSums { figures, kinds, within, .. } = sums;
+        Self {
+            present: int(figures.present),
+            touched: int(figures.touched),
+            unobservable: int(figures.unobservable),
+            unknown: int(figures.unknown),
+            swapped: int(figures.swapped.least()),
+            swapped_is_known: !figures.swapped.is_unknown(),
+            swapped_is_bound: figures.swapped.is_bound(),
+            lazily_freed: int(kinds.lazily_freed),
+            within: within.map(int),
         }
     }
+}
 
-    fn add_figures(&mut self, other: &Self, sign: i64) {
+impl Figures {
+    /// Adds figures, or subtracts them. What is known of swap is known of the sum.
+    fn add(&mut self, other: &Self, sign: i64) {
         self.present += sign * other.present;
         self.touched += sign * other.touched;
         self.unobservable += sign * other.unobservable;
         self.unknown += sign * other.unknown;
         self.swapped += sign * other.swapped;
+        self.swapped_is_known |= other.swapped_is_known;
+        self.swapped_is_bound |= other.swapped_is_bound;
         self.lazily_freed += sign * other.lazily_freed;
         for (sum, bytes) in self.within.iter_mut().zip(other.within) {
             *sum += sign * bytes;
@@ -77,27 +83,15 @@ impl Figures {
 }
 
 /// Adds sums, by node where the nodes are known. What no node has is without a node.
-fn add_by_node(to: &mut Signed, sums: &PageSums, nodes: &[NodeSums], sign: i64) {
-    if nodes.is_empty() {
-        to.entry(None).or_default().add(sums, sign);
-        return;
-    }
-    let mut rest = Figures::default();
-    rest.add(sums, sign);
+fn add_by_node(to: &mut Signed, sums: &PageSums, nodes: &[NodeSums]) {
+    let mut rest = Figures::from(sums);
     for NodeSums { node, sums } in nodes {
-        let entry = to.entry(Some(int(node.0))).or_default();
-        entry.add(sums, sign);
         // Swap is not on a node.
-        (entry.swapped, entry.swapped_is_known, entry.swapped_is_bound) = (0, true, false);
-        let mut part = Figures::default();
-        part.add(sums, sign);
-        part.swapped = 0;
-        rest.add_figures(&part, -1);
+        let on_node = Figures { swapped: 0, swapped_is_known: true, swapped_is_bound: false, ..Figures::from(sums) };
+        to.entry(Some(int(node.0))).or_default().add(&on_node, 1);
+        rest.add(&Figures { swapped_is_known: false, ..on_node }, -1);
     }
-    let without = to.entry(None).or_default();
-    without.add_figures(&rest, 1);
-    without.swapped_is_known |= rest.swapped_is_known;
-    without.swapped_is_bound |= rest.swapped_is_bound;
+    to.entry(None).or_default().add(&rest, 1);
 }
 
 /// The rows of one minute of a host.
@@ -118,7 +112,7 @@ pub(crate) fn rows(host: &Host, minute: i64, groups: &BTreeMap<Arc<str>, &Minute
                 if claimed.insert(*id) {
                     let cgroup = target.info.cgroup.as_deref().map(Arc::from);
                     let (sums, classes) = own.entry((cgroup, program(&target.info.command))).or_default();
-                    add_by_node(sums, &target.sums, &target.by_node, 1);
+                    add_by_node(sums, &target.sums, &target.by_node);
                     classes.add(&target.classes);
                 }
             }
@@ -161,14 +155,13 @@ fn shared(basis: &Row, of: &Minute, inner: &mut Vec<(HashSet<TargetId>, Signed)>
     let Some(total) = of.total else {
         return Row { shared_unknown: i64::from(of.surveyed().count() > 1), ..row };
     };
-    let mut excess = Figures::default();
-    excess.add(&total, 1);
-    of.surveyed().for_each(|(_, target)| excess.add(&target.sums, -1));
+    let mut excess = Figures::from(&total);
+    of.surveyed().for_each(|(_, target)| excess.add(&Figures::from(&target.sums), -1));
     // The total does not say of which memory it is not known whether it was accessed.
     excess.unknown = 0;
     let ids: HashSet<TargetId> = of.surveyed().map(|(id, _)| *id).collect();
     for (_, theirs) in inner.iter().filter(|(theirs, _)| theirs.is_subset(&ids)) {
-        theirs.values().for_each(|figures| excess.add_figures(figures, -1));
+        theirs.values().for_each(|figures| excess.add(figures, -1));
     }
     // All sums are on the row without a node: processes and the total need not know the same nodes.
     excess.swapped_is_bound = false;

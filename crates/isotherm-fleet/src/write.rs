@@ -1,9 +1,10 @@
 //! Writes what recordings have into a dataset.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use isotherm_core::BoxError;
 use isotherm_record::{Host, Joined, RecordError, Recording};
@@ -16,6 +17,9 @@ use crate::rows::{NamesOf, rows};
 
 /// How long after its end a quarter of an hour is written: recordings have all of it then.
 const SETTLED: i64 = 120;
+
+/// For how long after its end a quarter waits for a recording that cannot be read. Then it is written without it.
+const PATIENCE: i64 = 86_400;
 
 /// How many quarters are in memory at once: six hours.
 const WINDOW: i64 = 24;
@@ -42,6 +46,8 @@ pub struct Written {
     pub unfinished: u64,
     /// Quarters in the future: the clock of the host was wrong when it recorded, or that of this one is.
     pub future: u64,
+    /// Quarters that wait for a recording that cannot be read, for a day at most.
+    pub waiting: u64,
     /// Minutes that two runs say something of, because the clock of the host was set back. The first run counts.
     pub twice: u64,
     /// Recordings that were left out or that are incomplete, and why.
@@ -67,13 +73,21 @@ struct File {
 pub fn write(dataset: &Dataset, sources: &[Source], names: NamesOf, now: i64) -> Result<Written, FleetError> {
     let mut written = Written::default();
     let mut groups: BTreeMap<&str, Vec<File>> = BTreeMap::new();
+    // The times of recordings that cannot be read, in seconds since the Unix epoch.
+    let mut unread = Vec::new();
     for source in sources {
         let files = groups.entry(&source.group).or_default();
         for path in &source.paths {
             match described(path) {
                 Ok(Some(file)) if file.host.id.is_empty() => return Err(FleetError::NoHost { path: path.clone() }),
+                Ok(Some(file)) if !is_identifier(&file.host.id) => {
+                    return Err(FleetError::WrongHost { path: path.clone() });
+                }
                 Ok(file) => files.extend(file),
-                Err(error) => written.problems.push(isotherm_core::chain(&error)),
+                Err(error) => {
+                    written.problems.push(isotherm_core::chain(&error));
+                    unread.push(likely_time(path, now));
+                }
             }
         }
     }
@@ -86,20 +100,34 @@ pub fn write(dataset: &Dataset, sources: &[Source], names: NamesOf, now: i64) ->
             wanted.extend(file.time.0.div_euclid(QUARTER)..=file.time.1.div_euclid(QUARTER));
         }
         let mut missing: BTreeMap<i64, Vec<Quarter>> = BTreeMap::new();
+        let mut present: BTreeMap<String, BTreeSet<u8>> = BTreeMap::new();
         for number in wanted {
             let quarter = Quarter { host: id.clone(), number };
             if quarter.start() > now {
                 written.future += 1;
-            } else if quarter.start() + QUARTER + SETTLED > now {
+                continue;
+            }
+            if quarter.start() + QUARTER + SETTLED > now {
                 written.unfinished += 1;
-            } else if dataset.has(&quarter)? {
+                continue;
+            }
+            let of_date = match present.entry(quarter.date()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let found = dataset.present(unknown.key(), &id)?;
+                    unknown.insert(found)
+                }
+            };
+            if of_date.contains(&quarter.of_day()) {
                 written.present += 1;
+            } else if waits(&quarter, &unread, now) {
+                written.waiting += 1;
             } else {
                 missing.entry(number.div_euclid(WINDOW)).or_default().push(quarter);
             }
         }
         for quarters in missing.into_values() {
-            window(dataset, &groups, &host, &quarters, names, &mut written)?;
+            window(dataset, &groups, &host, &quarters, (names, now), &mut written)?;
         }
     }
     Ok(written)
@@ -111,13 +139,14 @@ fn window(
     groups: &BTreeMap<&str, Vec<File>>,
     host: &Host,
     quarters: &[Quarter],
-    names: NamesOf,
+    (names, now): (NamesOf, i64),
     written: &mut Written,
 ) -> Result<(), FleetError> {
     let (Some(first), Some(last)) = (quarters.first(), quarters.last()) else { return Ok(()) };
     let (start, end) = (first.start(), last.start() + QUARTER);
     let mut read: BTreeMap<Arc<str>, Reader> = BTreeMap::new();
     let mut boots: BTreeMap<u64, Host> = BTreeMap::new();
+    let mut unread = Vec::new();
     for (group, files) in groups {
         let files: Vec<&File> = files.iter().filter(|file| file.host.id == host.id).collect();
         let in_time = |file: &File| file.time.1 >= start && file.time.0 < end;
@@ -129,12 +158,17 @@ fn window(
             let since = files.iter().filter(|of| of.started == file.started).map(|of| of.from).min();
             if let Err(error) = read_file(&file.path, &mut reader, since.unwrap_or(file.from)) {
                 written.problems.push(isotherm_core::chain(&*error));
+                unread.push(file.time);
             }
         }
         written.twice += reader.twice;
         read.insert((*group).into(), reader);
     }
     for quarter in quarters {
+        if waits(quarter, &unread, now) {
+            written.waiting += 1;
+            continue;
+        }
         let mut of_quarter: Vec<Row> = Vec::new();
         for minute in (quarter.start()..quarter.start() + QUARTER).step_by(60) {
             let of_minute: BTreeMap<Arc<str>, _> = read
@@ -146,12 +180,35 @@ fn window(
             of_quarter.extend(rows(boots.get(&run).unwrap_or(host), minute, &of_minute, names));
         }
         if !of_quarter.is_empty() {
-            dataset.write(quarter, &of_quarter)?;
-            written.rows += int(of_quarter.len()).unsigned_abs();
-            written.quarters += 1;
+            if dataset.write(quarter, &of_quarter)? {
+                written.rows += int(of_quarter.len()).unsigned_abs();
+                written.quarters += 1;
+            } else {
+                written.present += 1;
+            }
         }
     }
     Ok(())
+}
+
+/// Whether a quarter lacks what cannot be read, and it may be read yet.
+fn waits(quarter: &Quarter, unread: &[(i64, i64)], now: i64) -> bool {
+    let (start, end) = (quarter.start(), quarter.start() + QUARTER);
+    end + PATIENCE > now && unread.iter().any(|(from, to)| *from < end && *to >= start)
+}
+
+/// The time that a recording is of, by the names of a history (`seconds-START.rec`) and the time of the last change.
+fn likely_time(path: &Path, now: i64) -> (i64, i64) {
+    let changed = path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let end = changed.map_or(now, |since| int(since.as_secs()));
+    let start = path.file_stem().and_then(|name| name.to_str()?.rsplit_once('-')?.1.parse::<i64>().ok());
+    (start.map_or(end, |milliseconds| milliseconds / 1000).min(end), end)
+}
+
+/// Whether an identifier of a machine can be part of a path.
+fn is_identifier(id: &str) -> bool {
+    id.len() <= 128 && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 /// Reads a recording by [`Joined`], which leaves out what a part of a run has from before and after it.

@@ -3,157 +3,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use isotherm_core::scheme::{Action, Application, Report, Statistics};
-use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
-use isotherm_core::{
-    AddrRange, Figures, Frequency, Mapping, Permissions, Quantity, RegionSnapshot, Snapshot, SystemMemory, TargetId,
-    TargetSnapshot, chain,
-};
+use isotherm_core::chain;
 use isotherm_fleet::{Dataset, Names, Source, Written, write};
-use isotherm_record::{
-    Activity, Contents, Cost, Event, Header, Host, Part, Recorder, SnapshotRecord, SurveyRecord, TargetInfo,
-    recording_at,
-};
+use isotherm_record::{Level, Recording};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
-const MIB: u64 = 1 << 20;
-/// Some day at midnight, in seconds since the Unix epoch.
-const START: u64 = 20_000 * 86_400;
-const DATE: &str = "date=2024-10-04";
-/// Later than all that is recorded.
-const LATER: i64 = START as i64 + 86_400;
+mod made;
 
-/// A process of a made recording: its PID, cgroup and size.
-type Process = (u32, &'static str, u64);
-
-const ALL: [Process; 3] = [(1, "/a.slice/a.service", 64), (2, "/a.slice/a.service", 32), (3, "/b.service", 16)];
-
-/// What a recording is of.
-#[derive(Clone, Copy)]
-struct Made<'a> {
-    processes: &'a [Process],
-    /// The machine, and its name.
-    host: (&'static str, &'static str),
-    /// The start of the run, in seconds since that day.
-    started: i64,
-    /// The part of the run, in seconds.
-    seconds: (u64, u64),
-    /// The MiB that are shared by all processes.
-    shared: u64,
-}
-
-const MADE: Made = Made { processes: &ALL, host: ("a1", "node"), started: 0, seconds: (0, 3600), shared: 8 };
-
-fn sums(mib: u64) -> PageSums {
-    let bytes = mib * MIB;
-    let figures = Figures { present: bytes, touched: bytes / 8, swapped: Quantity::unknown(), ..Figures::default() };
-    PageSums { within: [bytes / 4; WINDOWS.len()], ..PageSums::of(figures) }
-}
-
-/// Writes a recording that has each half minute a snapshot, a survey and an activity.
-fn recorded(path: &Path, made: Made) {
-    let (id, name) = made.host;
-    let header = Header {
-        isotherm_version: "0".into(),
-        probe: "bpf".into(),
-        granularity: "page".into(),
-        sampling_ns: 5_000_000,
-        aggregation_ns: 100_000_000,
-        update_ns: 1_000_000_000,
-        min_regions: 10,
-        max_regions: 1000,
-        started_unix_ns: (START as i64 + made.started) as u64 * 1_000_000_000,
-        host: Host { id: id.into(), boot_id: "boot".into(), name: name.into(), ..Host::default() },
-        part: (made.seconds.0 > 0).then(|| Part { from_ns: made.seconds.0 * 1_000_000_000, to_ns: None }),
-        ..Header::default()
-    };
-    let contents = Contents { activities: true, surveys: true, ..Contents::default() };
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut recorder = Recorder::begin(recording_at(path).create().unwrap(), &header, contents).unwrap();
-    let target = |pid: u32| TargetId::process(pid, Duration::from_secs(pid.into()));
-    let range = |mib: u64| AddrRange::new(0x1000_0000, 0x1000_0000 + mib * MIB).unwrap();
-    let mappings: Vec<Arc<[Mapping]>> = made.processes.iter().map(|(_, _, mib)| mapping(range(*mib))).collect();
-    let infos: Arc<[_]> = made
-        .processes
-        .iter()
-        .map(|(pid, cgroup, _)| {
-            let command = format!("/usr/bin/program-{pid} --option");
-            let info = TargetInfo { command, cgroup: Some((*cgroup).into()), ..TargetInfo::default() };
-            (target(*pid), Arc::new(info))
-        })
-        .collect();
-    let each = || made.processes.iter().zip(&mappings);
-    for second in (made.seconds.0 + 30..=made.seconds.1).step_by(30) {
-        let time = Duration::from_secs(second);
-        let snapshot = Snapshot {
-            time,
-            aggregation: Duration::from_secs(30),
-            samples: 100,
-            targets: each()
-                .map(|((pid, _, mib), mappings)| {
-                    let mut region = RegionSnapshot::new(range(*mib));
-                    region.frequency = Some(Frequency::new(2.0, Some(1.5)));
-                    region.pages = Some(sums(*mib).figures);
-                    TargetSnapshot { id: target(*pid), regions: vec![region], mappings: Arc::clone(mappings) }
-                })
-                .collect(),
-            ..Snapshot::default()
-        };
-        let cost = Cost { cpu_ns: 1000, reads: 10, clears: 1, holds_ns: Some(5), ..Cost::default() };
-        let record = SnapshotRecord { snapshot, cost: Some(cost), infos: Arc::clone(&infos), ..Default::default() };
-        recorder.write_event(&Event::Snapshot(record)).unwrap();
-        let survey = SurveySnapshot {
-            time,
-            interval: Duration::from_secs(if second == 30 { 0 } else { 30 }),
-            targets: each()
-                .map(|((pid, _, mib), mappings)| TargetSurvey {
-                    id: target(*pid),
-                    mappings: Arc::clone(mappings),
-                    by_mapping: vec![MappingSums::new(0, mappings, sums(*mib)).unwrap()],
-                    by_block: Default::default(),
-                    by_node: Vec::new(),
-                })
-                .collect(),
-            total: Some(TotalSums {
-                sums: sums(made.processes.iter().map(|(_, _, mib)| mib).sum::<u64>() - made.shared),
-                shared: made.shared * MIB,
-            }),
-            ..SurveySnapshot::default()
-        };
-        let record = SurveyRecord { survey, infos: Arc::clone(&infos), ..SurveyRecord::default() };
-        recorder.write_event(&Event::Survey(record)).unwrap();
-        let total = Statistics {
-            applications: second,
-            applied_bytes: second * 4096,
-            watched_bytes: second * 2048,
-            returned_bytes: second * 1024,
-            ..Statistics::default()
-        };
-        let scheme = Report {
-            name: "cold".into(),
-            action: Action::PageOut.into(),
-            awake: true,
-            quota: None,
-            goal_score: None,
-            quota_share: None,
-            total,
-            last: Application::default(),
-        };
-        let system = SystemMemory { total: 1024 * MIB, available: 512 * MIB, ..SystemMemory::default() };
-        let activity = Activity { time, schemes: vec![scheme], system, ..Activity::default() };
-        recorder.write_event(&Event::Activity(activity)).unwrap();
-    }
-    recorder.finish().unwrap();
-}
-
-fn mapping(range: AddrRange) -> Arc<[Mapping]> {
-    let permissions = Permissions { read: true, write: true, ..Permissions::default() };
-    Arc::new([Mapping { range, permissions, name: "".into(), node: None, file: None }])
-}
+use made::{ALL, DATE, LATER, MADE, MIB, Made, START, recorded};
 
 /// Writes recordings of groups into a dataset at a time.
 fn written(dataset: &Dataset, groups: &[(&str, &[&Path])], now: i64) -> Written {
@@ -287,7 +146,7 @@ fn what_is_missing_is_written_later_and_nothing_twice() {
     assert_eq!(dataset.compact("2024-10-05").unwrap(), Default::default());
     let done = written(&dataset, &[("all", &[&first, &second])], LATER);
     assert_eq!((done.quarters, done.present), (0, 8));
-    assert!(dataset.check().unwrap().is_empty());
+    assert!(dataset.check().unwrap().wrong.is_empty());
 
     // What comes after a compaction is taken into the file of the day.
     let third = directory.path().join("all/seconds-3.rec");
@@ -321,10 +180,87 @@ fn a_compaction_that_was_ended_goes_on_and_copies_of_files_go() {
 
     // Somebody has put a file back.
     fs::copy(&kept, folder.join("quarter-02.parquet")).unwrap();
-    let wrong = dataset.check().unwrap();
+    let wrong = dataset.check().unwrap().wrong;
     assert!(wrong[0].to_string().contains("another file of this host and day has"), "{wrong:?}");
     assert_eq!(dataset.compact("2024-10-05").unwrap().twice, 1);
     assert_eq!(read(&dataset), whole);
+}
+
+#[test]
+fn a_quarter_waits_for_a_recording_that_cannot_be_read_and_a_day_at_most() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = |second: u64| format!("all/seconds-{}.rec", (START + second) * 1000);
+    let [first, second] = [0, 3600].map(|second| directory.path().join(name(second)));
+    let other = directory.path().join("other.rec");
+    recorded(&first, MADE);
+    recorded(&second, Made { seconds: (3600, 7200), ..MADE });
+    recorded(&other, Made { processes: &ALL[..1], seconds: (0, 7200), ..MADE });
+    let write_all = |dataset: &Dataset, now: i64| {
+        let all = Source { group: "all".into(), paths: vec![first.clone(), second.clone()] };
+        let other = Source { group: "other".into(), paths: vec![other.clone()] };
+        write(dataset, &[all, other], &|_| Names::default(), now).unwrap()
+    };
+    let expected = Dataset::new(&directory.path().join("expected"));
+    assert_eq!(write_all(&expected, LATER).quarters, 8);
+
+    let whole = fs::read(&second).unwrap();
+    fs::write(&second, &whole[..20]).unwrap();
+    let [waited, given_up] = ["waited", "given up"].map(|name| Dataset::new(&directory.path().join(name)));
+    let done = write_all(&waited, LATER);
+    // The last moment of the other recording is of one quarter more, in which there is nothing.
+    assert_eq!((done.quarters, done.waiting, done.problems.len()), (4, 5, 1), "{done:?}");
+    let done = write_all(&given_up, LATER + 9000);
+    assert_eq!((done.quarters, done.waiting, done.problems.len()), (8, 0, 1), "{done:?}");
+    fs::write(&second, whole).unwrap();
+    let done = write_all(&waited, LATER);
+    assert_eq!((done.quarters, done.waiting, done.problems.len()), (4, 0, 0), "{done:?}");
+    assert_eq!(read(&waited), read(&expected));
+    assert_eq!(write_all(&given_up, LATER + 9000).present, 8, "nothing is written twice");
+}
+
+#[test]
+fn names_stay_as_they_are_and_an_identifier_that_would_be_a_path_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (recording, dataset) = (directory.path().join("a.rec"), Dataset::new(&directory.path().join("fleet")));
+    recorded(&recording, Made { host: ("a1", "<script>\u{1b}[31m'; DROP TABLE fleet"), ..MADE });
+    written(&dataset, &[("<i>all</i>", &[&recording])], LATER);
+    let rows = read(&dataset);
+    let memory = [("group_name", "<i>all</i>"), ("kind", "memory"), ("service", "shop/<b>")];
+    assert_eq!(sum(&rows, "present_bytes", &memory), Some((60 * 16 * MIB) as i64));
+    let of_host = [("host_name", "<script>\u{1b}[31m'; DROP TABLE fleet"), ("kind", "host")];
+    assert_eq!(sum(&rows, "host_memory_bytes", &of_host), Some((60 * 1024 * MIB) as i64));
+
+    for id in ["../../outside", "a/b", "a b", ""] {
+        let recording = directory.path().join("b.rec");
+        recorded(&recording, Made { host: (id, "node"), ..MADE });
+        let source = Source { group: "all".into(), paths: vec![recording] };
+        let error = write(&dataset, &[source], &|_| Names::default(), LATER).unwrap_err().to_string();
+        let expected = if id.is_empty() { "does not say which machine" } else { "is what no identifier is" };
+        assert!(error.contains(expected), "{id}: {error}");
+    }
+    assert_eq!(read(&dataset), rows);
+    let mut names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.rec", "b.rec", "b.rec.old", "fleet"]);
+}
+
+#[test]
+fn the_minutes_of_a_recording_make_the_rows_of_its_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let [seconds, minutes] = ["seconds-0.rec", "minutes-0.rec"].map(|name| directory.path().join(name));
+    recorded(&seconds, MADE);
+    isotherm_record::level(&Recording::open(&seconds).unwrap(), Level::Minute, &minutes).unwrap();
+    let [of_seconds, of_minutes] = ["seconds", "minutes"].map(|name| Dataset::new(&directory.path().join(name)));
+    written(&of_seconds, &[("all", &[&seconds])], LATER);
+    written(&of_minutes, &[("all", &[&minutes])], LATER);
+    // A level lacks the first survey of a run, so that less is known of its first minute.
+    let later = |dataset: &Dataset| {
+        let mut rows = read(dataset);
+        rows.retain(|row| row[0] != ("minute".into(), Field::Long(START as i64)));
+        rows
+    };
+    assert_eq!((later(&of_minutes), later(&of_minutes).len()), (later(&of_seconds), 59 * 6));
+    assert_eq!(sum(&read(&of_minutes), "present_bytes", &[]), sum(&read(&of_seconds), "present_bytes", &[]));
 }
 
 #[test]
@@ -366,7 +302,7 @@ fn files_that_are_cut_short_misplaced_or_of_another_version_are_named() {
     let file = folder.join("quarter-01.parquet");
     let whole = fs::read(&file).unwrap();
     let wrong = |expected: &str| {
-        let wrong = dataset.check().unwrap();
+        let wrong = dataset.check().unwrap().wrong;
         assert_eq!(wrong.len(), 1, "{wrong:?}");
         let text = chain(&wrong[0]);
         assert!(text.contains(expected), "{text}");
@@ -394,7 +330,7 @@ fn files_that_are_cut_short_misplaced_or_of_another_version_are_named() {
     let other = dataset.root().join(DATE).join("host=b2");
     fs::create_dir(&other).unwrap();
     fs::copy(&file, other.join("quarter-01.parquet")).unwrap();
-    let text = dataset.check().unwrap()[0].to_string();
+    let text = dataset.check().unwrap().wrong[0].to_string();
     assert!(text.contains("has rows of host a1 on 2024-10-04, and was moved or copied here"), "{text}");
     let nothing = Dataset::new(directory.path()).check().unwrap_err();
     assert!(nothing.to_string().contains("has no rows of hosts"), "{nothing}");

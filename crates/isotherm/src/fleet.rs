@@ -3,13 +3,12 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use isotherm_agent::fleet::{container_names, history_sources};
 use isotherm_core::{chain, sanitise, units};
-use isotherm_fleet::{Dataset, Fleet, Names, Source, VIEWS, Written};
-use isotherm_kernel::Containers;
+use isotherm_fleet::{Dataset, Fleet, Source, VIEWS, Written};
 use isotherm_output::standard_output;
 
 #[cfg(feature = "fleet-query")]
@@ -53,16 +52,16 @@ fn write(paths: &[PathBuf], to: &Path, group: &str, quiet: bool) -> Result<ExitC
     let mut recordings = Source { group: group.into(), paths: Vec::new() };
     for path in paths {
         if path.is_dir() {
-            let groups = isotherm_agent::history_by_minute(path)
-                .with_context(|| format!("the history in {} cannot be read", path.display()))?;
-            if groups.iter().all(|(_, files)| files.is_empty()) {
+            let groups =
+                history_sources(path).with_context(|| format!("the history in {} cannot be read", path.display()))?;
+            if groups.iter().all(|of| of.paths.is_empty()) {
                 bail!(
                     "{} has no history (a history has a directory for each group, with seconds-*.rec in it; name \
                      recordings one by one)",
                     path.display()
                 );
             }
-            sources.extend(groups.into_iter().map(|(group, paths)| Source { group, paths }));
+            sources.extend(groups);
         } else if path.exists() {
             recordings.paths.push(path.clone());
         } else {
@@ -76,15 +75,7 @@ fn write(paths: &[PathBuf], to: &Path, group: &str, quiet: bool) -> Result<ExitC
     if !recordings.paths.is_empty() {
         sources.push(recordings);
     }
-    let containers = Containers::new(Path::new("/"));
-    let names = |cgroup: &str| {
-        containers.names_in(cgroup).map_or_else(Names::default, |names| Names {
-            container: Some(names.container.into()),
-            pod: names.pod.map(Arc::from),
-            namespace: names.namespace.map(Arc::from),
-        })
-    };
-    let written = isotherm_fleet::write(&Dataset::new(to), &sources, &names, now()?)?;
+    let written = isotherm_fleet::write(&Dataset::at(to)?, &sources, &container_names(), now()?)?;
     written.problems.iter().for_each(|problem| tell(format_args!("isotherm: {problem}")));
     if !quiet {
         say(&written, to)?;
@@ -105,6 +96,7 @@ fn say(written: &Written, to: &Path) -> Result<()> {
     let rest = [
         (written.present, "there already"),
         (written.unfinished, "not over yet"),
+        (written.waiting, "wait for a recording that cannot be read, for a day at most"),
         (written.future, "in the future: the clock of the host was wrong, or that of this machine is"),
     ];
     for (number, what) in rest.into_iter().filter(|(number, _)| *number > 0) {
@@ -122,7 +114,7 @@ fn compact(dataset: &Path, before: Option<&str>) -> Result<ExitCode> {
         Some(day) => day.to_owned(),
         None => isotherm_fleet::date_of(now()?),
     };
-    let done = Dataset::new(dataset).compact(&before)?;
+    let done = Dataset::at(dataset)?.compact(&before)?;
     let mut out = standard_output();
     writeln!(out, "{} of hosts, made of {}", counted(done.days, "day"), counted(done.files, "file"))?;
     if done.twice > 0 {
@@ -132,9 +124,16 @@ fn compact(dataset: &Path, before: Option<&str>) -> Result<ExitCode> {
 }
 
 fn check(dataset: &Path) -> Result<ExitCode> {
-    let wrong = Dataset::new(dataset).check()?;
-    wrong.iter().for_each(|error| tell(format_args!("isotherm: {}", chain(error))));
-    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let found = Dataset::at(dataset)?.check()?;
+    found.wrong.iter().for_each(|error| tell(format_args!("isotherm: {}", chain(error))));
+    let parts = [(found.files, "file"), (found.hosts, "host"), (found.days, "day"), (found.rows, "row")];
+    let parts = parts.map(|(number, thing)| counted(number, thing)).join(", ");
+    if !found.wrong.is_empty() {
+        writeln!(standard_output(), "{parts} are right; {} wrong", counted(found.wrong.len() as u64, "file"))?;
+        return Ok(ExitCode::FAILURE);
+    }
+    writeln!(standard_output(), "{parts}: nothing is wrong")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn views(name: Option<&str>) -> Result<ExitCode> {
@@ -159,7 +158,7 @@ fn generate(path: &Path, fleet: Fleet, truth: bool) -> Result<ExitCode> {
             path.display()
         );
     }
-    isotherm_fleet::generate(&Dataset::new(path), &fleet)?;
+    isotherm_fleet::generate(&Dataset::at(path)?, &fleet)?;
     if truth {
         writeln!(standard_output(), "{}", serde_json::to_string(&fleet.truth())?)?;
     }

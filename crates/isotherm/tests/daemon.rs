@@ -10,6 +10,10 @@ mod acting;
 mod advice;
 #[path = "daemon/clients.rs"]
 mod clients;
+#[path = "daemon/fleet.rs"]
+mod fleet;
+#[path = "../../isotherm-fleet/tests/made/mod.rs"]
+mod made;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -50,6 +50,9 @@ pub struct Settings {
     /// What is kept of the past.
     #[serde(default)]
     pub history: HistorySettings,
+    /// Where the history goes, by the minute, for questions about many hosts.
+    #[serde(default)]
+    pub fleet: FleetSettings,
     /// What is watched. Without it, what the embedded configuration watches; `[]` for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupSettings>>,
@@ -108,6 +111,16 @@ pub struct HistorySettings {
     /// The most bytes of the history of all groups together. The oldest files go first.
     #[serde(default = "a_gibibyte")]
     pub size: Size,
+}
+
+/// Where the history goes, by the minute, for questions about many hosts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetSettings {
+    /// The dataset: the path of a folder, or a URL such as `s3://bucket/prefix`. Each quarter of an hour is written
+    /// when it is over. Without it, none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<PathBuf>,
 }
 
 impl Default for HistorySettings {
@@ -220,6 +233,16 @@ impl Config {
                     return diagnostics.fail(at, "right_size needs a history; set history.directory");
                 }
                 groups.extend(Group::new(group.clone(), node, diagnostics));
+            }
+            if let Some(to) = &settings.fleet.to {
+                let node = root.get("fleet").and_then(|node| node.get("to")).unwrap_or(root);
+                if settings.history.directory.is_none() {
+                    return diagnostics.fail(node.position, "fleet needs a history; set history.directory");
+                }
+                if to.is_relative() && !to.to_string_lossy().contains("://") {
+                    let message = format!("{to:?} is neither an absolute path nor a URL such as s3://bucket/prefix");
+                    return diagnostics.fail(node.position, message);
+                }
             }
             if let Some(address) = &settings.metrics.listen {
                 let node = root.get("metrics").and_then(|node| node.get("listen")).unwrap_or(root);

@@ -43,6 +43,8 @@ fn errors_have_their_places() {
         ("metrics: {listen: \"0.0.0.0:9753\"}", "1:19: \"0.0.0.0:9753\" is no loopback address"),
         ("page: {listen: \"0.0.0.0:9754\"}", "1:16: \"0.0.0.0:9754\" is no loopback address; that needs a token_file"),
         ("page: {listen: here, token_file: /t}", "1:16: \"here\" is no address with a port"),
+        ("fleet: {to: data}", "1:13: \"data\" is neither an absolute path nor a URL"),
+        ("history: {directory: null}\nfleet: {to: /data}", "2:13: fleet needs a history; set history.directory"),
         ("may_change: [no-one-here]", "1:14: there is no user"),
         ("a b c", "1:1: "),
     ] {
@@ -139,7 +141,7 @@ fn the_group_of_a_cgroup_is_watched_as_the_group_that_it_is_of_and_acts_on_nothi
 #[test]
 fn the_schema_has_all_fields_with_what_they_are() {
     let schema = schema();
-    for field in ["cpu_budget", "socket", "may_change", "metrics", "history", "groups"] {
+    for field in ["cpu_budget", "socket", "may_change", "metrics", "history", "fleet", "groups"] {
         assert!(schema["properties"][field]["description"].is_string(), "{field}");
     }
 }

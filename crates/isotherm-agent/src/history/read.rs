@@ -70,7 +70,8 @@ pub fn open(directory: &Path, from: u64, now: u64) -> Result<Kept, HistoryError>
     Ok(Kept { time: since(from)..since(now).saturating_add(Duration::from_secs(1)), recordings })
 }
 
-/// The recordings of each group below `directory`, in seconds or by the minute: the finer ones of each time.
+/// The recordings of each group below `directory`, by the minute, or in seconds where there are no minutes yet, which
+/// take longer to read.
 ///
 /// # Errors
 /// If a directory cannot be read.
@@ -82,11 +83,11 @@ pub fn history_by_minute(directory: &Path) -> io::Result<Vec<(String, Vec<PathBu
             continue;
         }
         let segments = segments(&entry.path())?;
-        let seconds: HashSet<u64> =
-            segments.iter().filter(|of| of.level == Level::Seconds).map(|of| of.start).collect();
+        let minutes: HashSet<u64> =
+            segments.iter().filter(|of| of.level == Level::Minutes).map(|of| of.start).collect();
         let wanted = segments.into_iter().filter(|of| match of.level {
-            Level::Seconds => of.bytes > 0,
-            Level::Minutes => !seconds.contains(&of.start),
+            Level::Seconds => of.bytes > 0 && !minutes.contains(&of.start),
+            Level::Minutes => true,
             Level::Hours => false,
         });
         found.push((entry.file_name().to_string_lossy().into_owned(), wanted.map(|of| of.path).collect()));

@@ -8,8 +8,9 @@ use clap::{Args, Subcommand};
 
 /// The memory temperature of many hosts as a table, for SQL
 ///
-/// A dataset is a folder of Parquet files, with a row for each minute, host, service and program. Each host writes its
-/// own. DuckDB and others read them; docs/fleet.md has the columns.
+/// A dataset is a folder of Parquet files, with a row for each minute, host, service and program, or a place on an
+/// object store: `s3://BUCKET/PREFIX`, `gs://` and `az://` or `abfs://`, with the credentials of the environment. Each
+/// host writes its own files. DuckDB and others read them; docs/fleet.md has the columns.
 #[derive(Args)]
 pub struct Fleet {
     #[command(subcommand)]
@@ -32,14 +33,15 @@ pub enum FleetCommand {
 /// Write what the daemon's history or recordings have
 ///
 /// Each quarter of an hour that is over is written once. A later call writes what is missing, such as the time in which
-/// the dataset could not be reached, as far back as the history goes.
+/// the dataset could not be reached, as far back as the history goes. A daemon with `fleet: {to: DATASET}` in its
+/// configuration does this by itself.
 #[derive(Args)]
 #[command(after_long_help = WRITE_EXAMPLES)]
 pub struct FleetWrite {
     /// Directories of a daemon's history, with a directory for each group; or recordings
     #[arg(value_name = "PATH", default_value = "/var/lib/isotherm/history")]
     pub paths: Vec<PathBuf>,
-    /// The dataset; it is made if it does not exist
+    /// The dataset, a folder or a URL; it is made if it does not exist, but for its bucket
     #[arg(long, value_name = "DATASET")]
     pub to: PathBuf,
     /// The group of the recordings that are given
@@ -53,6 +55,7 @@ pub struct FleetWrite {
 const WRITE_EXAMPLES: &str = "\
 Examples:
   isotherm fleet write --to /mnt/fleet              the daemon's history
+  isotherm fleet write --to s3://bucket/fleet
   isotherm fleet write --to fleet --group web a.rec b.rec";
 
 /// Make one file of those of each host and day
@@ -71,7 +74,7 @@ pub struct FleetCompact {
 /// Say what is wrong with the files of a dataset
 ///
 /// Files can be cut short, of another version or host, or have rows that another file has. The exit status is 1 if
-/// something is wrong.
+/// something is wrong; otherwise, a line says how many files, hosts, days and rows there are.
 #[derive(Args)]
 pub struct FleetCheck {
     /// The dataset

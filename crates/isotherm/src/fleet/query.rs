@@ -10,7 +10,7 @@ use isotherm_output::standard_output;
 use crate::cli::{AnswerFormat, FleetQuery, FleetReport};
 
 pub fn query(options: &FleetQuery) -> Result<ExitCode> {
-    let answer = Engine::open(&Dataset::new(&options.dataset))?.ask(&options.sql)?;
+    let answer = Engine::open(&Dataset::at(&options.dataset)?)?.ask(&options.sql)?;
     print(&answer, options.format)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -20,7 +20,7 @@ pub fn report(options: &FleetReport) -> Result<ExitCode> {
         Some(name) => vec![*view(name)?],
         None => VIEWS.to_vec(),
     };
-    let engine = Engine::open(&Dataset::new(&options.dataset))?;
+    let engine = Engine::open(&Dataset::at(&options.dataset)?)?;
     for (nth, view) in views.iter().enumerate() {
         let answer = engine.ask_view(view, Some(options.rows))?;
         // JSON has the name of the view in a line of its own, as several have different columns.

@@ -9,10 +9,13 @@ mod eval;
 mod fleet;
 mod import;
 mod inputs;
+#[path = "../../../isotherm-fleet/tests/made/mod.rs"]
+mod made;
 mod man;
 mod mappings;
 mod marks;
 mod merge;
+mod objects;
 mod outputs;
 mod packaging;
 mod page;
