@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::survey::{PageSums, WINDOWS};
-use isotherm_core::{Attributes, Pace, TargetId};
+use isotherm_core::{Attributes, Pace, PanelSnapshot, TargetId};
 use isotherm_record::{Activity, SurveyRecord, TargetInfo, TargetInfos};
 use isotherm_run::{Event, Notice, Severity};
 use schemars::JsonSchema;
@@ -70,6 +70,9 @@ pub struct GroupStatus {
     pub processes: usize,
     /// The memory of all processes. `None` before the first survey.
     pub memory: Option<Memory>,
+    /// An estimate of what is in use, which is there before the first survey and newer than the last one. `None` if
+    /// there is none.
+    pub in_use: Option<InUse>,
     /// The attributes in force.
     pub attributes: Option<AttributesInForce>,
     /// The intervals that the run has settled on. `None` if they are not known yet.
@@ -88,6 +91,28 @@ pub struct GroupStatus {
     pub notices: Vec<NoticeView>,
     /// What its configuration says.
     pub settings: GroupSettings,
+}
+
+/// An estimate of the memory in use, from pages that are drawn at random; in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InUse {
+    /// In use is what was accessed within this time, such as `10s`.
+    pub window: String,
+    /// The most likely number.
+    pub likely: u64,
+    /// In 19 of 20 cases, the true number is at least this,
+    pub least: u64,
+    /// and at most this.
+    pub most: u64,
+}
+
+impl InUse {
+    /// The longest window up to a minute of which a reading of the panel tells something. `None` if there is none yet.
+    pub fn new(panel: &PanelSnapshot) -> Option<Self> {
+        let longest = panel.observed.min(Duration::from_secs(60));
+        let (window, found) = WINDOWS.iter().zip(panel.total).rfind(|(window, _)| **window <= longest)?;
+        Some(Self { window: window_name(*window), likely: found.value, least: found.low, most: found.high })
+    }
 }
 
 /// Memory, in bytes.

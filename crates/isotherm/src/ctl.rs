@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use isotherm_agent::advice::{Advice, LimitsInForce};
 use isotherm_agent::api::encoded;
-use isotherm_agent::view::{FedGoal, GroupStatus, Health, Memory, SchemeStatus, State, TargetView};
+use isotherm_agent::view::{FedGoal, GroupStatus, Health, InUse, Memory, SchemeStatus, State, TargetView};
 use isotherm_agent::{Client, ClientError};
-use isotherm_core::units::{bytes, duration, percent};
+use isotherm_core::units::{bounded, bytes, duration, percent};
 use isotherm_core::{sanitise, sanitise_lines};
 use isotherm_output::standard_output;
 use isotherm_report::{Format, Kind, shown_command, wrap};
@@ -315,7 +315,13 @@ fn line(group: &GroupStatus) -> String {
         1 => "1 process".into(),
         count => format!("{count} processes"),
     });
-    parts.push(group.memory.as_ref().map_or_else(|| "not surveyed yet".into(), memory_line));
+    parts.push(match (&group.memory, &group.in_use) {
+        (Some(memory), _) => memory_line(memory),
+        (None, Some(InUse { window, likely, least, most })) => {
+            format!("not surveyed yet, touched within {window}: {}", bounded(*likely, *least, *most))
+        }
+        (None, None) => "not surveyed yet".into(),
+    });
     parts.join("  ")
 }
 
