@@ -103,7 +103,7 @@ fn compare(answers: &Answers, truth: &Truth, fleet: &Fleet) {
 fn made(fleet: &Fleet) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fleet");
-    generate(&Dataset::new(&path), fleet).unwrap();
+    generate(&Dataset::new(&path), fleet, &|_| {}).unwrap();
     (directory, path)
 }
 
