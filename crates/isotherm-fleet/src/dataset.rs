@@ -192,7 +192,7 @@ impl Dataset {
     }
 
     /// The days of hosts, in order.
-    fn days(&self) -> Result<Vec<(String, String)>, FleetError> {
+    pub(crate) fn days(&self) -> Result<Vec<(String, String)>, FleetError> {
         let mut found = Vec::new();
         for date in names(&self.root)? {
             let Some(day) = date.strip_prefix("date=") else { continue };
