@@ -20,7 +20,7 @@ impl Sheet {
             let text = match name {
                 "title" => markup(&self.title),
                 "facts" => items(&self.facts),
-                "sections" => self.answers.iter().map(|answer| section(answer)).collect(),
+                "sections" => self.answers.iter().map(section).collect(),
                 other => format!("(no {other})"),
             };
             Ok(out.write_all(text.as_bytes())?)
