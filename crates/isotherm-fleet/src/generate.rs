@@ -1,8 +1,10 @@
 //! A made fleet: a dataset whose answers are known.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::ScopedJoinHandle;
 
 use rand::Rng;
 use rand_pcg::Pcg32;
@@ -271,10 +273,9 @@ pub fn generate(dataset: &Dataset, fleet: &Fleet, written: &(dyn Fn(u64) + Sync)
     std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let ends =
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        // All are waited for.
-        ends.fold(Ok(()), |all, end| all.and(end))
+        let end = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        // The scope waits for all of them, also after an error.
+        threads.into_iter().try_for_each(end)
     })
 }
 

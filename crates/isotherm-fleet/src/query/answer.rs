@@ -108,7 +108,7 @@ pub(super) struct RowWriter<'a> {
 }
 
 enum Inner<'a> {
-    Csv(csv::Writer<Out<'a>>),
+    Csv(Box<csv::Writer<Out<'a>>>),
     Json(json::Writer<Out<'a>, json::writer::LineDelimited>),
 }
 
@@ -120,7 +120,7 @@ impl<'a> RowWriter<'a> {
         let failed = Failed::default();
         let out = Out { out, escapes: format == RowFormat::Json, failed: Rc::clone(&failed) };
         let inner = match format {
-            RowFormat::Csv => Inner::Csv(csv::Writer::new(out)),
+            RowFormat::Csv => Inner::Csv(Box::new(csv::Writer::new(out))),
             RowFormat::Json => Inner::Json(json::WriterBuilder::new().with_explicit_nulls(true).build(out)),
         };
         Self { inner, failed }
