@@ -222,7 +222,7 @@ impl Dataset {
     }
 
     /// The files by day and host, in order.
-    fn days(&self) -> Result<BTreeMap<(String, String), Vec<Entry>>, FleetError> {
+    pub(crate) fn days(&self) -> Result<BTreeMap<(String, String), Vec<Entry>>, FleetError> {
         let mut found: BTreeMap<_, Vec<Entry>> = BTreeMap::new();
         for file in self.store.list("")? {
             let mut parts = file.name.split('/');

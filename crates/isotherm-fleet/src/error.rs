@@ -119,10 +119,75 @@ pub enum FleetError {
         /// Those that there are.
         known: String,
     },
+    /// A text is no day.
+    #[cfg(feature = "query")]
+    #[error("{text} is no day (a day is YYYY-MM-DD, such as 2026-11-29)")]
+    NoDay {
+        /// The text.
+        text: String,
+    },
+    /// The last day is before the first one.
+    #[cfg(feature = "query")]
+    #[error("there is no day from {from} to {to}, which is before it")]
+    DaysReversed {
+        /// The first day.
+        from: String,
+        /// The last day.
+        to: String,
+    },
+    /// There are no rows of these days.
+    #[cfg(feature = "query")]
+    #[error("{path} has no rows of these days")]
+    NoRows {
+        /// The dataset.
+        path: PathBuf,
+    },
+    /// An answer cannot be written.
+    #[cfg(feature = "query")]
+    #[error("the answer cannot be written")]
+    Write(#[source] io::Error),
+    /// An answer has too many rows to be held.
+    #[cfg(feature = "query")]
+    #[error("the answer has more than {most} rows; use csv or json, which have any number, or LIMIT in the query")]
+    TooManyRows {
+        /// How many there may be.
+        most: usize,
+    },
     /// The engine refuses.
     #[cfg(feature = "query")]
-    #[error("the query has failed")]
-    Query(#[from] datafusion::error::DataFusionError),
+    #[error("the query has failed: {why}")]
+    Query {
+        /// What the engine says, and how to fix it.
+        why: String,
+    },
+}
+
+#[cfg(feature = "query")]
+impl From<datafusion::error::DataFusionError> for FleetError {
+    fn from(error: datafusion::error::DataFusionError) -> Self {
+        use datafusion::error::DataFusionError::{
+            ArrowError, ParquetError, Plan, ResourcesExhausted, SQL, SchemaError,
+        };
+        // The engine says an error again for each layer that it has passed.
+        let hint = match error.find_root() {
+            SQL(..) => "",
+            Plan(text) if text.starts_with("table ") => {
+                " (the tables are fleet, and the views that `isotherm fleet views` lists)"
+            }
+            Plan(text) if text.contains("not supported") => " (a query only reads)",
+            SchemaError(..) => " (`DESCRIBE fleet` lists the columns)",
+            ParquetError(_) | ArrowError(..) if error.to_string().contains("Parquet") => {
+                " (a file of the dataset is damaged: leave out days with --from and --to to find it)"
+            }
+            ResourcesExhausted(_) => " (ask for fewer days with --from and --to, or group by less)",
+            _ => "",
+        };
+        let why = match error.find_root() {
+            SQL(error, _) => error.to_string(),
+            root => root.message().into_owned(),
+        };
+        Self::Query { why: format!("{}{hint}", isotherm_core::sanitise_lines(&why)) }
+    }
 }
 
 /// The stores that are known.

@@ -1,7 +1,10 @@
 //! A made fleet: a dataset whose answers are known.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::ScopedJoinHandle;
 
 use rand::Rng;
 use rand_pcg::Pcg32;
@@ -88,6 +91,8 @@ struct Service {
     used: i64,
     /// Whether it is not known how much is in swap.
     swap_is_unknown: bool,
+    /// What tells its chances from those of others.
+    salt: u64,
 }
 
 impl Service {
@@ -101,13 +106,14 @@ impl Service {
             growth: below(200) - 100,
             used: 5 + below(70),
             swap_is_unknown: nth % 7 == 3,
+            salt: mixed(fleet.seed << 32 ^ u64::from(nth)).rotate_left(17),
         }
     }
 
-    /// Pages in memory.
+    /// Pages in memory. They differ from minute to minute by chance, so that files are no smaller than real ones.
     fn present(&self, host: u32, minute: i64) -> i64 {
-        let (day, of_day) = (minute / MINUTES, minute % MINUTES);
-        self.pages + i64::from(host % 113) * 3 + self.growth * day + of_day % 97
+        let chance = mixed(self.salt ^ u64::from(host) << 32 ^ minute.unsigned_abs()) % 1024;
+        self.pages + i64::from(host % 113) * 3 + self.growth * (minute / MINUTES) + chance as i64
     }
 
     /// Pages in use within half an hour, within ten minutes, and those that cannot be observed.
@@ -115,6 +121,13 @@ impl Service {
         let used = present * self.used / 100;
         [used, used * 9 / 10, present / 64]
     }
+}
+
+/// Mixes the bits of a number (the finaliser of SplitMix64: G. Steele, D. Lea, C. Flood, 2014).
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }
 
 /// Pages of all processes of a host that count twice.
@@ -148,61 +161,72 @@ impl Fleet {
         let services = self.services();
         let mut truth = Truth::default();
         let minutes = i64::from(self.days) * MINUTES;
+        truth.services.insert(SHARED_SERVICE.into(), ServiceTruth::default());
         for nth in 0..self.hosts {
             let id = self.host(nth);
-            let host = HostTruth {
-                name: Self::host_name(nth),
-                memory: Self::memory(nth),
-                cpu_ns: minutes * cpu_ns(nth),
-                freed: minutes * freed(nth),
-                returned: minutes * freed(nth) / 8,
-                ..HostTruth::default()
-            };
-            let host = truth.hosts.entry(id.clone()).or_insert(host);
-            for minute in 0..minutes {
-                let twice = shared(nth);
-                let mut of_host = (-twice, -twice);
-                let correction = truth.services.entry(SHARED_SERVICE.into()).or_default();
+            let twice = shared(nth);
+            let correction = truth.services.entry(SHARED_SERVICE.into()).or_default();
+            // Pages in memory and in use, by minute.
+            let mut of_host = vec![(-twice, 0); minutes as usize];
+            for (minute, of_minute) in (0..minutes).zip(&mut of_host) {
                 correction.add_present(minute, -twice);
                 if minute < WATCHED[0] {
                     correction.unknown -= twice * PAGE;
                 }
-                if minute >= WATCHED[1] {
-                    of_host.1 = 0;
+                if minute < WATCHED[1] {
+                    of_minute.1 = -twice;
                 }
-                for service in &services {
-                    let present = service.present(nth, minute);
-                    let [used, recent, unseen] = service.parts(present);
-                    let of = truth.services.entry(service.name.to_string()).or_default();
-                    of.add_present(minute, present);
-                    if minute < WATCHED[0] {
-                        of.unknown += present * PAGE;
-                    } else {
-                        of.idle += (present - unseen - recent) * PAGE;
-                        of.unknown += unseen * PAGE;
-                    }
-                    if !service.swap_is_unknown {
-                        of.swapped += service.pages / 8 * PAGE;
-                    }
-                    let classes = [used / 2, used - used / 2, present - used];
-                    let rates = [30, 3, 0];
-                    for class in 0..3 {
-                        of.classes[class] += classes[class] * PAGE;
-                        of.accesses[class] += classes[class] * rates[class] * 60;
-                    }
-                    let used = if minute < WATCHED[1] { present } else { used + unseen };
-                    of_host = (of_host.0 + present, of_host.1 + used);
-                    let peak = truth.peaks.entry(service.name.to_string()).or_default().entry(id.clone()).or_default();
-                    *peak = (peak.0.max(present * PAGE), peak.1.max(used * PAGE));
-                }
-                host.peak = (host.peak.0.max(of_host.0 * PAGE), host.peak.1.max(of_host.1 * PAGE));
             }
+            for service in &services {
+                let of = truth.services.entry(service.name.to_string()).or_default();
+                let mut peak = (0, 0);
+                for (minute, of_minute) in (0..minutes).zip(&mut of_host) {
+                    let present = service.present(nth, minute);
+                    let used = of.add(service, minute, present);
+                    *of_minute = (of_minute.0 + present, of_minute.1 + used);
+                    peak = (peak.0.max(present), peak.1.max(used));
+                }
+                let peaks = truth.peaks.entry(service.name.to_string()).or_default();
+                peaks.insert(id.clone(), (peak.0 * PAGE, peak.1 * PAGE));
+            }
+            let peak = of_host.into_iter().fold((0, 0), |peak: (i64, i64), of| (peak.0.max(of.0), peak.1.max(of.1)));
+            let host = HostTruth {
+                name: Self::host_name(nth),
+                memory: Self::memory(nth),
+                peak: (peak.0 * PAGE, peak.1 * PAGE),
+                cpu_ns: minutes * cpu_ns(nth),
+                freed: minutes * freed(nth),
+                returned: minutes * freed(nth) / 8,
+            };
+            truth.hosts.insert(id, host);
         }
         truth
     }
 }
 
 impl ServiceTruth {
+    /// Adds a minute of a host with so many pages in memory. Returns those that are in use within half an hour.
+    fn add(&mut self, service: &Service, minute: i64, present: i64) -> i64 {
+        let [used, recent, unseen] = service.parts(present);
+        self.add_present(minute, present);
+        if minute < WATCHED[0] {
+            self.unknown += present * PAGE;
+        } else {
+            self.idle += (present - unseen - recent) * PAGE;
+            self.unknown += unseen * PAGE;
+        }
+        if !service.swap_is_unknown {
+            self.swapped += service.pages / 8 * PAGE;
+        }
+        let classes = [used / 2, used - used / 2, present - used];
+        let rates = [30, 3, 0];
+        for class in 0..3 {
+            self.classes[class] += classes[class] * PAGE;
+            self.accesses[class] += classes[class] * rates[class] * 60;
+        }
+        if minute < WATCHED[1] { present } else { used + unseen }
+    }
+
     fn add_present(&mut self, minute: i64, pages: i64) {
         self.present += pages * PAGE;
         let day = (minute / MINUTES) as usize;
@@ -221,24 +245,48 @@ fn freed(host: u32) -> i64 {
     i64::from(host % 5) * 8 * PAGE
 }
 
-/// Writes a made fleet into a dataset, a file for each host and day.
+/// Writes a made fleet into a dataset, a file for each host and day, with a thread for each processor, which holds the
+/// rows of one file. `written` is called with the number of files that are written, in any order.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn generate(dataset: &Dataset, fleet: &Fleet) -> Result<(), FleetError> {
+pub fn generate(dataset: &Dataset, fleet: &Fleet, written: &(dyn Fn(u64) + Sync)) -> Result<(), FleetError> {
     let services = fleet.services();
-    for nth in 0..fleet.hosts {
-        let id = fleet.host(nth);
-        for day in 0..i64::from(fleet.days) {
-            let start = (fleet.first_day + day) * DAY;
-            let mut rows = Vec::with_capacity(MINUTES as usize * (services.len() + 3));
-            for of_day in 0..MINUTES {
-                minute_rows(&mut rows, nth, (day * MINUTES + of_day, start + of_day * 60), &services);
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let all = u64::from(fleet.hosts) * u64::from(fleet.days);
+    let work = || {
+        loop {
+            let nth = next.fetch_add(1, Relaxed);
+            if nth >= all {
+                return Ok(());
             }
-            dataset.write_day(&id, start, &rows)?;
+            let (host, day) = ((nth / u64::from(fleet.days)) as u32, (nth % u64::from(fleet.days)) as i64);
+            let wrote = write_day(dataset, fleet, &services, host, day);
+            if wrote.is_err() {
+                // The others end as well.
+                next.store(all, Relaxed);
+                return wrote;
+            }
+            written(done.fetch_add(1, Relaxed) + 1);
         }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let end = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        // The scope waits for all of them, also after an error.
+        threads.into_iter().try_for_each(end)
+    })
+}
+
+/// Writes a day of a host.
+fn write_day(dataset: &Dataset, fleet: &Fleet, services: &[Service], host: u32, day: i64) -> Result<(), FleetError> {
+    let start = (fleet.first_day + day) * DAY;
+    let mut rows = Vec::with_capacity(MINUTES as usize * (services.len() + 3));
+    for of_day in 0..MINUTES {
+        minute_rows(&mut rows, host, (day * MINUTES + of_day, start + of_day * 60), services);
     }
-    Ok(())
+    dataset.write_day(&fleet.host(host), start, &rows)
 }
 
 /// The rows of a minute of a host. `since` is since the start of the fleet, in minutes.

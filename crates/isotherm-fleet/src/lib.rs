@@ -27,7 +27,7 @@ pub use dataset::{Checked, Compacted, Dataset, date_of};
 pub use error::{FileProblem, FleetError};
 pub use generate::{Fleet, Truth, generate};
 #[cfg(feature = "query")]
-pub use query::{Answer, Engine};
+pub use query::{Answer, Days, Engine, RowFormat};
 pub use row::{Row, VERSION, column_table, kind, schema};
 pub use rows::{Names, NamesOf};
 pub use views::{VIEWS, View, view};

@@ -2,22 +2,29 @@
 -- A service that was not there in one of the two weeks has no difference.
 SELECT
   service,
-  minutes_before,
-  minutes_now,
-  CAST(FLOOR(CAST(sum_before AS DOUBLE) / minutes_before) AS BIGINT) AS mean_before_bytes,
-  CAST(FLOOR(CAST(sum_now AS DOUBLE) / minutes_now) AS BIGINT) AS mean_now_bytes,
-  CAST(FLOOR(CAST(sum_now AS DOUBLE) / minutes_now) AS BIGINT)
-    - CAST(FLOOR(CAST(sum_before AS DOUBLE) / minutes_before) AS BIGINT) AS grown_bytes
+  NULLIF(n_before, 0) AS minutes_before,
+  NULLIF(n_now, 0) AS minutes_now,
+  CASE WHEN n_before > 0 THEN mean_before END AS mean_before_bytes,
+  CASE WHEN n_now > 0 THEN mean_now END AS mean_now_bytes,
+  CASE WHEN n_before > 0 AND n_now > 0 THEN mean_now - mean_before END AS grown_bytes
 FROM (
   SELECT
     service,
-    NULLIF(COUNT(DISTINCT CASE WHEN minute <= newest - 604800 THEN minute END), 0) AS minutes_before,
-    NULLIF(COUNT(DISTINCT CASE WHEN minute > newest - 604800 THEN minute END), 0) AS minutes_now,
-    CAST(SUM(CASE WHEN minute <= newest - 604800 THEN present_bytes ELSE 0 END) AS BIGINT) AS sum_before,
-    CAST(SUM(CASE WHEN minute > newest - 604800 THEN present_bytes ELSE 0 END) AS BIGINT) AS sum_now
-  FROM fleet
-  CROSS JOIN (SELECT MAX(minute) AS newest FROM fleet) AS last_minute
-  WHERE kind IN ('memory', 'shared') AND minute > newest - 1209600
-  GROUP BY service
-) AS by_service
+    n_before,
+    n_now,
+    CAST(FLOOR(CAST(sum_before AS DOUBLE) / GREATEST(n_before, 1)) AS BIGINT) AS mean_before,
+    CAST(FLOOR(CAST(sum_now AS DOUBLE) / GREATEST(n_now, 1)) AS BIGINT) AS mean_now
+  FROM (
+    SELECT
+      service,
+      COUNT(DISTINCT CASE WHEN minute <= newest - 604800 THEN minute END) AS n_before,
+      COUNT(DISTINCT CASE WHEN minute > newest - 604800 THEN minute END) AS n_now,
+      CAST(SUM(CASE WHEN minute <= newest - 604800 THEN present_bytes ELSE 0 END) AS BIGINT) AS sum_before,
+      CAST(SUM(CASE WHEN minute > newest - 604800 THEN present_bytes ELSE 0 END) AS BIGINT) AS sum_now
+    FROM fleet
+    CROSS JOIN (SELECT MAX(minute) AS newest FROM fleet) AS last_minute
+    WHERE kind IN ('memory', 'shared') AND minute > newest - 1209600
+    GROUP BY service
+  ) AS by_service
+) AS with_means
 ORDER BY COALESCE(grown_bytes, -9223372036854775807) DESC, service

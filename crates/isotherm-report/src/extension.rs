@@ -13,7 +13,10 @@ pub struct UnknownExtension {
 }
 
 /// The format that the extension of `path` selects, in upper or lower case. `None` if the name has no extension.
-pub(crate) fn format_of<F: Copy>(path: &Path, formats: &[(F, &[&str])]) -> Result<Option<F>, UnknownExtension> {
+///
+/// # Errors
+/// If the extension is that of no format.
+pub fn format_of<F: Copy>(path: &Path, formats: &[(F, &[&str])]) -> Result<Option<F>, UnknownExtension> {
     let Some(extension) = path.extension() else { return Ok(None) };
     let is_it = |known: &&str| extension.eq_ignore_ascii_case(known);
     match formats.iter().find(|(_, extensions)| extensions.iter().any(is_it)) {

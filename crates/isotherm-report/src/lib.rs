@@ -4,7 +4,7 @@
 //! Each report is computed once, as plain data, in a module of its own ([`heatmap`], [`wss`], [`regions`],
 //! [`summary`], [`idle_time`], [`temperature`], [`overhead`], [`schemes`], [`tune`]), and so are the difference of two
 //! recordings ([`diff`]), the trial of two tiers of memory ([`tiering`]), and the result of tuning a scheme
-//! ([`tuning`]). Each format renders that data. A
+//! ([`tuning`]). A [`sheet`] has answers that were computed elsewhere. Each format renders that data. A
 //! recording is read row by row and never held as a whole, so memory grows with its length by a few numbers per
 //! snapshot only. Nothing in a recording is trusted: names and commands come from the watched process, and are escaped
 //! for each format.
@@ -68,6 +68,7 @@ mod resident;
 pub mod right_size;
 pub mod schema;
 pub mod schemes;
+pub mod sheet;
 mod source;
 mod stacks;
 pub mod summary;
@@ -89,7 +90,7 @@ pub use command::{program, shown_command, shown_pid};
 pub use course::Life;
 pub use error::ReportError;
 pub use escape::sanitise;
-pub use extension::UnknownExtension;
+pub use extension::{UnknownExtension, format_of};
 pub use format::Format;
 pub use groups::GroupBy;
 pub use html::{LiveHeatmap, LivePage, live_heatmap, live_page};

@@ -34,7 +34,7 @@ pub use daemon::Daemon;
 pub use diff::Diff;
 pub use eval::{Eval, EvalCommand, EvalReport, EvalRun};
 #[cfg(feature = "fleet-query")]
-pub use fleet::{AnswerFormat, FleetQuery, FleetReport};
+pub use fleet::{AnswerFormat, AnswerOptions, FleetQuery, FleetReport};
 pub use fleet::{Fleet, FleetCommand};
 pub use idle::{By, Idle, IdleProbeChoice};
 pub use man::Man;

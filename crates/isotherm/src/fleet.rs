@@ -1,6 +1,6 @@
 //! `isotherm fleet`: the memory temperature of many hosts as a table.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -158,7 +158,14 @@ fn generate(path: &Path, fleet: Fleet, truth: bool) -> Result<ExitCode> {
             path.display()
         );
     }
-    isotherm_fleet::generate(&Dataset::at(path)?, &fleet)?;
+    let shows = stderr().is_terminal();
+    let all = u64::from(fleet.hosts) * u64::from(fleet.days);
+    isotherm_fleet::generate(&Dataset::at(path)?, &fleet, &|written| {
+        if shows {
+            let end = if written == all { "\n" } else { "" };
+            _ = write!(stderr(), "\r{} of {}{end}", units::count(written), counted(all, "file"));
+        }
+    })?;
     if truth {
         writeln!(standard_output(), "{}", serde_json::to_string(&fleet.truth())?)?;
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use base64::Engine as _;
 
 use crate::ReportError;
-use crate::colour::{ABSENT, SWAPPED, UNKNOWN, UNOBSERVABLE};
+use crate::colour::{ABSENT, Rgb, SWAPPED, UNKNOWN, UNOBSERVABLE, hex};
 use crate::escape::markup;
 use crate::groups::GroupBy;
 use crate::heatmap::{HIGHEST_RATE, IN_SWAP, IS_ABSENT, IS_UNKNOWN, NOTHING};
@@ -50,6 +50,9 @@ pub(crate) use legend::Scale;
 pub(crate) use lines::{overhead as draw_overhead, wss as draw_wss};
 pub(crate) use marks::{Across, ON_COLOURS, row as mark_row};
 pub(crate) use schemes::draw as draw_schemes;
+
+/// The distance of bars, one below the other.
+pub(crate) const BAR_STEP: f64 = 26.0;
 
 /// The left margin of notes, and the distance of their lines.
 const NOTES_LEFT: f64 = 12.0;
@@ -112,6 +115,23 @@ impl Drawing {
         let (x, y, w, h) = (n(at.0), n(at.1), n(size.0.max(0.0)), n(size.1.max(0.0)));
         let tip = markup(tip);
         self.raw(&format!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" {paint}><title>{tip}</title></rect>"#));
+    }
+
+    /// A key of a legend: a square of this paint and its meaning. Returns the place of the next one.
+    pub(crate) fn key(&mut self, (x, y): (f64, f64), paint: &str, name: &str) -> f64 {
+        self.rect((x, y), (12.0, 12.0), paint);
+        self.text(x + 18.0, y + 10.0, Anchor::Start, "label", name);
+        x + 36.0 + text_width(name)
+    }
+
+    /// A bar of parts, one after the other: their length, colour and tooltip. Returns its end.
+    pub(crate) fn stacked(&mut self, (x, y): (f64, f64), parts: impl Iterator<Item = (f64, Rgb, String)>) -> f64 {
+        parts.fold(x, |x, (long, colour, tip)| {
+            if long > 0.0 {
+                self.rect_with_tip((x, y), (long, BAR_STEP - 7.0), &format!(r#"fill="{}""#, hex(colour)), &tip);
+            }
+            x + long
+        })
     }
 
     /// Cells of a heatmap as an image in a rectangle, from left to right and top to bottom.

@@ -5,7 +5,7 @@
 use crate::bytes::Bytes;
 use isotherm_core::units;
 
-use super::{Anchor, Drawing, fit, text_width};
+use super::{Anchor, BAR_STEP, Drawing, fit};
 use crate::colour::{Rgb, SWAPPED, UNKNOWN, UNOBSERVABLE, hex, of_rate};
 use crate::facts::facts;
 use crate::groups::GroupBy;
@@ -14,7 +14,6 @@ use crate::summary::{GroupTemperature, Summary, Temperature, folded};
 
 const NAMES: f64 = 220.0;
 const FIGURES: f64 = 190.0;
-const STEP: f64 = 26.0;
 /// The width of the column of swapped or of absent bytes, and of both.
 const COLUMN: f64 = 70.0;
 const SURVEYED: f64 = 2.0 * COLUMN;
@@ -78,9 +77,7 @@ impl<'a> Bars<'a> {
         let [unknown, swap] = [total.unknown_bytes > 0, !total.surveyed.swapped_bytes.is_zero()];
         let shown = [true, true, true, true, unknown, swap];
         for ((name, colour), _) in parts().into_iter().zip(shown).filter(|(_, shown)| *shown) {
-            self.drawing.rect((x, y), (12.0, 12.0), &format!(r#"fill="{}""#, hex(colour)));
-            self.drawing.text(x + 18.0, y + 10.0, Anchor::Start, "label", name);
-            x += 36.0 + text_width(name);
+            x = self.drawing.key((x, y), &format!(r#"fill="{}""#, hex(colour)), name);
         }
         if self.is_surveyed() {
             let width = self.width();
@@ -109,7 +106,7 @@ impl<'a> Bars<'a> {
         if let Some(most) = rest.iter().map(|group| group.total.size_bytes).max() {
             let text = format!("{} more, {} at most each", units::count(rest.len() as u64), units::bytes(most));
             self.drawing.text(NAMES, self.y + 13.0, Anchor::Start, "label", &text);
-            self.y += STEP;
+            self.y += BAR_STEP;
         }
         self.y += 8.0;
     }
@@ -136,17 +133,12 @@ impl<'a> Bars<'a> {
         drawing.text(NAMES - 10.0, y + 15.0, Anchor::End, "name", &fit(&t.name, NAMES - 22.0));
         let columns = if surveyed { SURVEYED } else { 0.0 };
         let scale = (width - NAMES - FIGURES - columns - 12.0) / largest;
-        let mut x = NAMES;
         let swapped = t.surveyed.swapped_bytes.least();
         let sizes = [t.hot_bytes, t.warm_bytes, t.cold_bytes, t.unobservable_bytes, t.unknown_bytes, swapped];
-        for ((name, colour), bytes) in parts().into_iter().zip(sizes) {
-            let long = bytes as f64 * scale;
-            let tip = format!("{}: {} {name}", t.name, units::bytes(bytes));
-            if bytes > 0 {
-                drawing.rect_with_tip((x, y), (long, STEP - 7.0), &format!(r#"fill="{}""#, hex(colour)), &tip);
-            }
-            x += long;
-        }
+        let parts = parts().into_iter().zip(sizes).map(|((name, colour), bytes)| {
+            (bytes as f64 * scale, colour, format!("{}: {} {name}", t.name, units::bytes(bytes)))
+        });
+        let x = drawing.stacked((NAMES, y), parts);
         let idle = t.cold_for_ns.map_or_else(String::new, |ns| format!(", cold for {}", units::nanoseconds(ns)));
         let figures = units::bytes(t.size_bytes) + note + &idle;
         drawing.text(x + 8.0, y + 14.0, Anchor::Start, "label", &figures);
@@ -156,7 +148,7 @@ impl<'a> Bars<'a> {
             drawing.text(width - COLUMN - 12.0, y + 14.0, Anchor::End, "label", &swapped);
             drawing.text(width - 12.0, y + 14.0, Anchor::End, "label", &absent);
         }
-        self.y += STEP;
+        self.y += BAR_STEP;
     }
 
     fn note(&mut self, text: &str) {

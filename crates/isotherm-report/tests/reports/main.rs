@@ -20,6 +20,7 @@ mod marks;
 mod merge;
 mod right_size;
 mod schemas;
+mod sheet;
 mod stacks;
 mod surveys;
 mod tiering;

@@ -131,12 +131,35 @@ Examples:
 #[cfg(feature = "fleet-query")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AnswerFormat {
-    /// A table for people
+    /// A table for people, with rounded figures
     Text,
     /// Comma-separated values
     Csv,
     /// A JSON object for each row
     Json,
+    /// A page that needs no network
+    Html,
+}
+
+/// What is asked, and where the answer goes.
+#[cfg(feature = "fleet-query")]
+#[derive(Args)]
+pub struct AnswerOptions {
+    /// The dataset
+    #[arg(value_name = "DATASET")]
+    pub dataset: PathBuf,
+    /// Leave out the days before this one, in UTC
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub from: Option<String>,
+    /// Leave out the days after this one, in UTC
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub to: Option<String>,
+    /// The format [default: that of the extension of -o (.txt, .csv, .json or .html), else text]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<AnswerFormat>,
+    /// Write to this file, which appears when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// Answer a query in SQL
@@ -149,34 +172,33 @@ pub struct FleetQuery {
     /// The query
     #[arg(value_name = "SQL")]
     pub sql: String,
-    /// The dataset
-    #[arg(value_name = "DATASET")]
-    pub dataset: PathBuf,
-    /// The format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub format: AnswerFormat,
+    #[command(flatten)]
+    pub answer: AnswerOptions,
 }
 
 #[cfg(feature = "fleet-query")]
 const QUERY_EXAMPLES: &str = "\
 Examples:
   isotherm fleet query 'SELECT * FROM idle ORDER BY mean_idle_bytes DESC LIMIT 9' fleet
-  isotherm fleet query \"SELECT COUNT(*) FROM fleet WHERE date = '2026-11-29'\" fleet --format csv";
+  isotherm fleet query 'SELECT COUNT(*) FROM fleet' fleet --from 2026-11-29 --format csv";
 
 /// Answer all views, or one
 #[cfg(feature = "fleet-query")]
 #[derive(Args)]
+#[command(after_long_help = REPORT_EXAMPLES)]
 pub struct FleetReport {
-    /// The dataset
-    #[arg(value_name = "DATASET")]
-    pub dataset: PathBuf,
+    #[command(flatten)]
+    pub answer: AnswerOptions,
     /// Only this view
     #[arg(long, value_name = "VIEW")]
     pub view: Option<String>,
     /// At most so many rows of each view
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub rows: usize,
-    /// The format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub format: AnswerFormat,
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rows: u32,
 }
+
+#[cfg(feature = "fleet-query")]
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  isotherm fleet report fleet -o fleet.html         a page with pictures
+  isotherm fleet report fleet --from 2026-11-29 --view packing --rows 1000 --format csv";

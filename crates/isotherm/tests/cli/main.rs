@@ -6,6 +6,7 @@ mod common;
 mod cut;
 mod diff;
 mod eval;
+mod federation;
 mod fleet;
 mod import;
 mod inputs;

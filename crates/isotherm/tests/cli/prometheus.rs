@@ -14,16 +14,16 @@ use crate::common::{self, Kept, Place, eventually};
 /// What a dashboard shows only on machines with several memory nodes, or once something was refused or came back.
 const NOT_HERE: [&str; 3] = ["isotherm_node_memory_bytes", "isotherm_scheme_refused_bytes_total", "what=\"returned\""];
 
-fn shipped(file: &str) -> PathBuf {
+pub fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file).canonicalize().unwrap()
 }
 
-fn free() -> SocketAddr {
+pub fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// The body of the answer to a GET request. `None` as long as nobody answers: Prometheus is not ready at once.
-fn get(address: SocketAddr, path: &str) -> Option<String> {
+pub fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut answer = String::new();
@@ -37,7 +37,7 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
 }
 
 /// The output of promtool, which finds nothing to complain of.
-fn promtool(arguments: &[&str], input: &str) -> Result<String, String> {
+pub fn promtool(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = Command::new("promtool");
     let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("promtool: {error}"))?;
@@ -50,9 +50,11 @@ fn promtool(arguments: &[&str], input: &str) -> Result<String, String> {
 
 #[test]
 fn a_prometheus_scrapes_the_daemon_and_answers_what_rules_and_dashboard_ask() {
-    let rules = shipped("prometheus/isotherm.rules.yml");
-    let checked = or_skip!(promtool(&["check", "rules", rules.to_str().unwrap()], ""));
-    assert!(checked.contains("SUCCESS"), "{checked}");
+    let rules = ["isotherm.rules.yml", "isotherm-services.rules.yml"].map(|name| shipped("prometheus").join(name));
+    for rules in &rules {
+        let checked = or_skip!(promtool(&["check", "rules", rules.to_str().unwrap()], ""));
+        assert!(checked.contains("SUCCESS"), "{checked}");
+    }
 
     let (place, metrics, prometheus) = (Place::new(), free(), free());
     std::fs::write(place.path("hot.toml"), common::HOT_IN_COLD).unwrap();
@@ -71,9 +73,10 @@ fn a_prometheus_scrapes_the_daemon_and_answers_what_rules_and_dashboard_ask() {
     let mut command = place.isotherm(&["daemon", "--config", "isotherm.yaml"]);
     let _daemon = Kept(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
     let config = format!(
-        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{}]\n\
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{}, {}]\n\
          scrape_configs: [{{job_name: isotherm, static_configs: [{{targets: [\"{metrics}\"]}}]}}]\n",
-        rules.display()
+        rules[0].display(),
+        rules[1].display()
     );
     std::fs::write(place.path("prometheus.yml"), config).unwrap();
     promtool(&["check", "config", place.path("prometheus.yml").to_str().unwrap()], "").unwrap();
@@ -117,12 +120,14 @@ fn a_prometheus_scrapes_the_daemon_and_answers_what_rules_and_dashboard_ask() {
     let rules = || -> Value { serde_json::from_str(&get(prometheus, "/api/v1/rules").unwrap()).unwrap() };
     eventually("all rules were evaluated", || {
         let rules = rules();
-        let all: Vec<_> = rules["data"]["groups"][0]["rules"].as_array().unwrap().clone();
+        let groups = rules["data"]["groups"].as_array().unwrap();
+        let all: Vec<_> = groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect();
         let failed = all.iter().find(|rule| rule["health"] == "err");
         assert!(failed.is_none(), "{failed:?}");
         all.iter().all(|rule| rule["health"] == "ok")
     });
     eventually("a recorded figure is there", || !ask("group:isotherm_idle:ratio{group=\"a\"} > 0").is_empty());
+    eventually("a service has memory", || !ask("service:isotherm_memory_bytes:sum{state=\"resident\"} > 0").is_empty());
     let alerts: Value = serde_json::from_str(&get(prometheus, "/api/v1/alerts").unwrap()).unwrap();
     let firing = alerts["data"]["alerts"].as_array().unwrap().iter().find(|alert| alert["state"] == "firing");
     assert!(firing.is_none(), "all is well: {firing:?}");
