@@ -75,9 +75,9 @@ pub fn own<'a>(report: &'a Value, path: &str) -> &'a Value {
     &found.unwrap_or_else(|| panic!("no cgroup {path} in {report}"))["own"]
 }
 
-/// The code and data of the workload itself are less than this, and mostly idle. They were 1.3 MiB in November 2026,
-/// and grow with the program.
-const PROGRAM: u64 = 3 * MIB;
+/// The code and data of the workload itself are less than this, and mostly idle. They were 3.9 MiB on 2026-11-29, most
+/// of it relocated addresses of the program, and grow with it.
+const PROGRAM: u64 = 5 * MIB;
 
 /// Asserts that a cgroup's figures are right within 1 % of its size. `cold` and `hot` are the true sizes in MiB,
 /// without the workload's code and data.
