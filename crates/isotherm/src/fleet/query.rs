@@ -27,7 +27,9 @@ pub fn query(options: &FleetQuery) -> Result<ExitCode> {
     let sheet = Sheet { title: "A query about a fleet".into(), facts, answers: vec![answer] };
     write(of, |out| match format {
         AnswerFormat::Html => Ok(sheet.html(out)?),
-        _ => Ok(sheet.answers[0].table.text(&shown_in(of), out)?),
+        AnswerFormat::Text | AnswerFormat::Csv | AnswerFormat::Json => {
+            Ok(sheet.answers[0].table.text(&shown_in(of), out)?)
+        }
     })
 }
 
@@ -43,7 +45,7 @@ pub fn report(options: &FleetReport) -> Result<ExitCode> {
         let sheet = engine.report(&views, options.rows as usize)?;
         return write(of, |out| match format {
             AnswerFormat::Html => Ok(sheet.html(out)?),
-            _ => text(&sheet, &shown_in(of), out),
+            AnswerFormat::Text | AnswerFormat::Csv | AnswerFormat::Json => text(&sheet, &shown_in(of), out),
         });
     };
     write(of, |out| {
