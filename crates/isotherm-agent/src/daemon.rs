@@ -45,7 +45,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How often groups are made for large cgroups.
 const CGROUPS: Duration = Duration::from_secs(5);
 
-/// How often the history is brought in order.
+/// How often the history is brought in order, and files of idle memory are written.
 const MAINTAIN: Duration = Duration::from_secs(60);
 
 /// How often right sizes are computed again, and how far the history goes back that they are computed from.
@@ -462,9 +462,6 @@ impl Clock {
         if is_due(TEXTFILE) {
             self.daemon.write_textfile();
         }
-        if is_due(idle_files::PERIOD) {
-            self.daemon.write_idle_files();
-        }
         if is_due(CGROUPS) {
             self.daemon.groups.follow_cgroups(&self.daemon.containers());
         }
@@ -475,6 +472,7 @@ impl Clock {
             let all = is_due(RIGHT_SIZES);
             runtime.spawn_blocking(move || {
                 daemon.serving.counted(|| {
+                    daemon.write_idle_files();
                     daemon.maintain_history();
                     daemon.right_size(!all);
                 });

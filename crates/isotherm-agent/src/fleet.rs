@@ -163,7 +163,7 @@ impl Drop for Done {
                 "the history is not all in {to}: {why}; it is tried again each quarter of an hour"
             )),
             (Some(_), None) => journal::info(&format!("the history is in {to} again")),
-            _ => {}
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::chain;
@@ -22,7 +22,7 @@ use crate::view;
 const NAME: &str = "memory.idle_page_stats";
 
 /// The unit of ages.
-pub(crate) const PERIOD: Duration = Duration::from_secs(60);
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// The rows: memory that is clean or dirty; anonymous (swap) or of files; evictable or not; inactive or active.
 const ROWS: [&str; 17] = [
@@ -50,6 +50,10 @@ pub fn write(daemon: &Daemon, directory: &Path) -> Result<(), String> {
         let known = group.hub.known();
         let Some(watched) = known.survey.as_ref().map(|record| record.survey.time) else { continue };
         for (path, sums) in cgroups::sums(&known) {
+            // Those outside of the own namespace, whose paths begin with `..`, have no place below the directory.
+            if Path::new(&path).components().any(|part| part == Component::ParentDir) {
+                continue;
+            }
             let idle = Idle::new(&sums, watched);
             let best = by_path.entry(path).or_default();
             // Several groups may have some of the processes of a cgroup. The one with the most counts.

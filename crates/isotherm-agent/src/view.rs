@@ -70,8 +70,8 @@ pub struct GroupStatus {
     pub processes: usize,
     /// The memory of all processes. `None` before the first survey.
     pub memory: Option<Memory>,
-    /// An estimate of what is in use, which is there before the first survey and newer than the last one. `None` if
-    /// there is none.
+    /// An estimate of the memory in use. It comes before the first survey, and is newer than the last one. `None`
+    /// before the first reading of the panel, and without a panel.
     pub in_use: Option<InUse>,
     /// The attributes in force.
     pub attributes: Option<AttributesInForce>,
@@ -107,7 +107,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// The longest window up to a minute of which a reading of the panel tells something. `None` if there is none yet.
+    /// The estimate of a reading of the panel for its longest window, a minute at most. `None` if it has no window yet.
     pub fn new(panel: &PanelSnapshot) -> Option<Self> {
         let longest = panel.observed.min(Duration::from_secs(60));
         let (window, found) = WINDOWS.iter().zip(panel.total).rfind(|(window, _)| **window <= longest)?;

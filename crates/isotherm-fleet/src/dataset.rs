@@ -240,7 +240,7 @@ impl Dataset {
         self.known(self.store.list(&folder(date, host))?)
     }
 
-    /// Those of the files that engines read, in order. It is an error if one is none of ours.
+    /// The files among these that engines read, in order. A file that isotherm has not written is an error.
     fn known(&self, mut files: Vec<Entry>) -> Result<Vec<Entry>, FleetError> {
         files.retain(|file| is_read(file_name(file)));
         files.sort();

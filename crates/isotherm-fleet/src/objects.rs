@@ -280,7 +280,7 @@ impl Object {
     }
 }
 
-/// A server that fails is asked again, for seconds: whoever waits wants to know, and the next call goes on.
+/// The retries of a request: four within 15 s. Somebody may wait for the answer, and the next call goes on.
 fn retries() -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(200), max_backoff: Duration::from_secs(4), base: 2.0 };

@@ -57,7 +57,7 @@ pub(crate) trait Store: Debug + Send + Sync {
     /// Removes files.
     fn remove(&self, names: &[&str]) -> Result<(), FleetError>;
 
-    /// The bucket, for an engine that reads it by itself. `None` if there is none.
+    /// The bucket, for an engine that reads it by itself. `None` for a folder.
     #[cfg(all(feature = "query", feature = "object-store"))]
     fn bucket(&self) -> Option<Arc<dyn object_store::ObjectStore>> {
         None

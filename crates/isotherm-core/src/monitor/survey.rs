@@ -31,8 +31,9 @@ pub(super) struct Pass {
     reading: Option<Reading>,
     /// The targets that were read to their end.
     surveyed: Vec<Surveyed>,
-    /// How many pages of them are present.
+    /// How many pages of them are present, and how many there were of all targets at the survey before.
     present: u64,
+    present_before: u64,
     /// How many targets that join are read, too.
     joins: usize,
     /// Whether nothing was known before.
@@ -243,9 +244,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 continue;
             };
             // Until all targets are read, what is kept of each is bounded by about what its regions can tell.
-            pass.present += update.present();
-            let all = pass.present.max(self.regions.present());
-            update.keep_stretches(RegionSet::part(update.present(), all, &self.attributes).saturating_mul(2));
+            let present = update.present();
+            pass.present += present;
+            let all = pass.present.max(pass.present_before);
+            update.keep_stretches(RegionSet::part(present, all, &self.attributes).saturating_mul(2));
             let knows_swap = self.probe.survey().is_some_and(|survey| survey.knows_swap());
             let (history, mut found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
             let mut views = Vec::new();
@@ -312,6 +314,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             reading: None,
             surveyed: Vec::new(),
             present: 0,
+            present_before: self.regions.present(),
             learned: Learned::default(),
             cost: SurveyCost::default(),
             credit,

@@ -82,7 +82,7 @@ impl Answer {
         Ok(Table { columns, rows })
     }
 
-    /// The values of a column of int64, or none of them if it is none.
+    /// The values of a column of int64. All are `None` if the column is of another type.
     pub(super) fn ints(&self, name: &str) -> Vec<Option<i64>> {
         let of = |batch: &RecordBatch| match batch.column_by_name(name) {
             Some(array) => (0..batch.num_rows()).map(|row| int(array, row)).collect(),
