@@ -204,7 +204,7 @@ impl Member {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
     use isotherm_testing::installed_or_skip;
@@ -213,10 +213,12 @@ mod tests {
 
     #[test]
     fn mappings_that_are_dear_to_read_are_not_read_again_soon() {
-        let script = "import mmap, sys\nkept = []\nfor line in sys.stdin: kept.append(mmap.mmap(-1, int(line)))";
+        let script = "import mmap, sys\nkept = []\nprint(flush=True)\nfor line in sys.stdin: kept.append(mmap.mmap(-1, int(line)))";
         let mut python = Command::new("python3");
-        python.args(["-c", script]).stdin(Stdio::piped());
+        python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut python = installed_or_skip!(python.spawn().map_err(|error| error.to_string()));
+        // It may be a script that becomes python by execve(2), after which the mappings are read again.
+        BufReader::new(python.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let namespace = PidNamespace::own(Path::new(ROOT));
         let mut member = Member::open(python.id(), &Part::default(), &Arc::default(), &namespace).unwrap();
         member.read.as_mut().unwrap().took = Duration::from_secs(3600);

@@ -140,6 +140,11 @@ pub(crate) fn stall_time(pressure: &MemoryPressure) -> Duration {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    use isotherm_testing::installed_or_skip;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -161,10 +166,22 @@ mod tests {
     #[test]
     fn memory_use_grows_with_an_allocation_and_fails_without_a_process() {
         let root = Path::new("/");
-        let before = memory_use(root, std::process::id()).unwrap();
-        let memory = vec![1_u8; 64 * MIB as usize];
-        let after = memory_use(root, std::process::id()).unwrap();
-        drop(std::hint::black_box(memory));
+        // Other tests of this process allocate and free memory.
+        let script = "print(flush=True); input(); memory = b'x' * (64 << 20); print(flush=True); input()";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut python = installed_or_skip!(python.spawn().map_err(|error| error.to_string()));
+        let pid = python.id();
+        let mut lines = BufReader::new(python.stdout.take().unwrap());
+        let mut now = || {
+            lines.read_line(&mut String::new()).unwrap();
+            memory_use(root, pid).unwrap()
+        };
+        let before = now();
+        python.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let after = now();
+        python.kill().unwrap();
+        python.wait().unwrap();
         assert!(after.resident >= before.resident + 60 * MIB, "{before:?} {after:?}");
         memory_use(root, u32::MAX).unwrap_err();
     }
