@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn mappings_that_are_dear_to_read_are_not_read_again_soon() {
-        let script = "import mmap, sys\nkept = []\nprint(flush=True)\nfor line in sys.stdin: kept.append(mmap.mmap(-1, int(line)))";
+        let script = "import mmap, sys\nkept = []\nprint(flush=True)\n\
+                      for line in sys.stdin: kept.append(mmap.mmap(-1, int(line)))";
         let mut python = Command::new("python3");
         python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut python = installed_or_skip!(python.spawn().map_err(|error| error.to_string()));
