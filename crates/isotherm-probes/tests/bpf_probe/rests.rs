@@ -1,6 +1,6 @@
 //! Which processes have run.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,23 @@ use crate::survey::{counts, flush, settle, survey};
 use crate::target::Target;
 use crate::watch::*;
 
-/// What a look finds of the target, once it is at rest.
+/// Whether the target waits for a command. An answer is there before the target has done its last for it.
+fn waits(target: &Target) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('S')
+}
+
+/// What a look finds of the target, once it waits and is at rest.
 fn at_rest(probe: &mut BpfProbe, target: &Target) -> AtRest {
     let id = TargetId::process(target.pid(), Duration::ZERO);
     let began = Instant::now();
     loop {
-        let activity = probe.activity().unwrap();
-        activity.look().unwrap();
-        if let Some(rest) = activity.rest(id) {
-            return rest;
+        if waits(target) {
+            let activity = probe.activity().unwrap();
+            activity.look().unwrap();
+            if let Some(rest) = activity.rest(id) {
+                return rest;
+            }
         }
         assert!(began.elapsed() < Duration::from_secs(60), "it never rests");
         std::thread::yield_now();
