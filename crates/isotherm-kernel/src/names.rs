@@ -91,13 +91,26 @@ pub fn stat_field(proc: &Path, id: u32, number: usize) -> Option<String> {
     Some(fields.split_ascii_whitespace().nth(number.checked_sub(3)?)?.to_owned())
 }
 
-/// The values of a field of `status` of process `pid`, or `self`, below `proc`, by its name in `proc_pid_status(5)`.
-/// `None` if there is no such process or field.
-pub(crate) fn status_field(proc: &Path, pid: impl std::fmt::Display, name: &str) -> Option<String> {
+/// The values of fields of `status` of process `pid`, or `self`, below `proc`, by their names in `proc_pid_status(5)`.
+/// `None` if there is no such process, or a field is missing.
+pub(crate) fn status_fields<const N: usize>(
+    proc: &Path,
+    pid: impl std::fmt::Display,
+    names: [&str; N],
+) -> Option<[String; N]> {
     // The name of the process may contain any byte.
     let status = fs::read(proc.join(pid.to_string()).join("status")).ok()?;
-    let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":").map(<[u8]>::to_vec);
-    String::from_utf8(status.split(|byte| *byte == b'\n').find_map(value)?).ok()
+    let mut found = [const { String::new() }; N];
+    for (found, name) in found.iter_mut().zip(names) {
+        let value = |line: &[u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":").map(<[u8]>::to_vec);
+        *found = String::from_utf8(status.split(|byte| *byte == b'\n').find_map(value)?).ok()?;
+    }
+    Some(found)
+}
+
+/// The values of one field: as [`status_fields`].
+pub(crate) fn status_field(proc: &Path, pid: impl std::fmt::Display, name: &str) -> Option<String> {
+    status_fields(proc, pid, [name]).map(|[field]| field)
 }
 
 #[cfg(test)]

@@ -364,7 +364,7 @@ impl AddressSpace for Processes {
     fn resident(&mut self, target: TargetId) -> Option<u64> {
         // A part of a process has no counter.
         let pid = target.pid().filter(|_| self.part.is_whole())?;
-        Some(crate::memory_use(Path::new(ROOT), pid).ok()?.resident)
+        crate::resident(Path::new(ROOT), pid).ok()
     }
 
     fn look_for_new(&mut self, most: usize) -> Result<Vec<TargetSpace>, BoxError> {
