@@ -22,11 +22,14 @@
 //! - [`Elsewhere`]: who accesses memory of a process without its page tables
 //! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
 //! - [`lock_owned`], [`remove_owned`]: files that say what a run does to the machine, and whether it lives
+//! - [`keep_freed_memory`]: for programs that make and drop large tables
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
+//! - [`UserEvent`]: an event of the program for tracers
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod allocator;
 mod births;
 pub mod cgroup;
 pub mod clear_refs;
@@ -68,9 +71,11 @@ mod unix_sockets;
 mod unreadable;
 mod usage;
 mod user;
+mod user_event;
 mod wait;
 mod zones;
 
+pub use allocator::keep_freed_memory;
 pub use confinement::confinement;
 pub use counters::{SystemCounters, system_counters};
 pub use elsewhere::Elsewhere;
@@ -103,5 +108,6 @@ pub use usage::{
     transparent_huge_pages,
 };
 pub use user::{User, group_id};
+pub use user_event::UserEvent;
 pub use wait::{Rest, Stop, Waiter, Woken};
 pub use zones::{ZoneError, room_by_node};
