@@ -59,13 +59,16 @@ fn a_limit_follows_what_is_in_use_and_is_given_back_at_the_end() {
     let cgroup = Cgroup::new("/limited");
     let workload = cgroup.workload(64, 16);
     let before = cgroup.current();
-    let mut run = acting("limit", &cgroup, &[], LIMIT);
+    let mut run = acting("limit", &cgroup, &[], &LIMIT.replace("action: limit", "action: limit, keep: true"));
     wait_below(&cgroup, 40);
     assert!(cgroup.current() < before / 2 && is_noted(), "{} of {before}", cgroup.current());
+    let low = || cgroup.read("memory.low").trim().parse::<u64>().unwrap();
+    eventually("what is in use is protected, and no more", || (16 * MIB..32 * MIB).contains(&low()));
     // What is in use has its place.
     assert!(cgroup.high() > Some(16 * MIB), "{:?}", cgroup.high());
     let said = run.end();
-    assert_eq!(cgroup.high(), None);
+    assert_eq!((cgroup.high(), low()), (None, 0));
+    assert!(said.contains("memory.low of /limited is 0 B again: it was "), "{said}");
     assert!(said.contains("memory.high of /limited is ") && said.contains(" now (before: max)"), "{said}");
     assert!(said.contains("memory.high of /limited is max again: it was "), "{said}");
     assert!(said.contains("limit (limit): ") && said.contains(" freed of ") && !said.contains("warning"), "{said}");

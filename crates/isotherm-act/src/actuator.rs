@@ -99,7 +99,7 @@ impl ProcessActuator {
     /// Gives back the limits of cgroups that were changed, and says so in the [news](Self::take_news). Dropping the
     /// actuator does it as well.
     pub fn end_limits(&mut self) {
-        self.cgroups.limits().end();
+        self.cgroups.end_limits();
     }
 
     /// Replaces the process table.
@@ -294,8 +294,7 @@ impl Actuator for ProcessActuator {
             return;
         }
         let cpu = monitor_cpu_time();
-        self.cgroups.limits().dry(self.is_dry);
-        self.cgroups.limit(&self.process_table, wanted);
+        self.cgroups.limit(&self.process_table, wanted, self.is_dry);
         self.cpu += monitor_cpu_time().saturating_sub(cpu);
     }
 

@@ -19,6 +19,7 @@
 mod actuator;
 mod call_method;
 mod check;
+mod compressible;
 mod dense;
 mod error;
 mod facts;

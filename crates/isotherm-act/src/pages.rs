@@ -1,5 +1,5 @@
-//! The inspector: finds pages in memory, young pages, pages in huge pages, and the properties of processes, just before
-//! an action.
+//! The inspector: finds pages in memory, young pages, pages in huge pages, pages that compress well, and the properties
+//! of processes, just before an action.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
+use super::compressible::Compressible;
 use super::facts::facts;
 use super::frames::{Frames, FramesError, HugePages, add_page};
 use super::held::Held;
@@ -33,6 +34,7 @@ pub struct ProcessInspector {
     frames: Frames,
     young: Option<Young>,
     huge: Option<Huge>,
+    compressible: Compressible,
     places: Option<Places>,
     spent: Duration,
     cpu: Duration,
@@ -49,6 +51,7 @@ impl ProcessInspector {
             frames: Frames::unchecked("/".as_ref()),
             young: None,
             huge: None,
+            compressible: Compressible::new("/".as_ref()),
             places: None,
             spent: Duration::ZERO,
             cpu: Duration::ZERO,
@@ -84,7 +87,7 @@ impl PageInspector for ProcessInspector {
                 };
                 places.has_node(node)?;
             }
-            PageKind::Present | PageKind::Young | PageKind::Huge => {}
+            PageKind::Present | PageKind::Young | PageKind::Huge | PageKind::Compressible => {}
         }
         Ok(())
     }
@@ -109,6 +112,7 @@ impl PageInspector for ProcessInspector {
                 add_page(found, addr);
                 Ok(())
             }),
+            (PageKind::Compressible, ..) => self.compressible.find(held.pid, ranges, found),
             (PageKind::Young, Some(young), _, _) => young.find(target, ranges, found),
             (PageKind::Huge, _, Some(huge), _) => huge.find(held.pid, ranges, found),
             (PageKind::Node(node), _, _, Some(places)) => places.on_node(held.pid, ranges, node, found),

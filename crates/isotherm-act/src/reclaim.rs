@@ -5,7 +5,7 @@ use std::path::Path;
 use isotherm_core::scheme::{CgroupLimit, Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::ProcessTable;
-use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, NoMemoryCgroup, SelectedCgroups};
+use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, LimitFile, NoMemoryCgroup, SelectedCgroups};
 use isotherm_kernel::pages::{PageBuffer, Pagemap, Table};
 use rustix::io::Errno;
 
@@ -30,6 +30,8 @@ pub(super) struct CgroupReclaim {
     mapped: Option<Table>,
     buffer: PageBuffer,
     limits: CgroupLimits,
+    /// The protection of the memory in use.
+    kept: CgroupLimits,
     news: NewsList,
 }
 
@@ -43,8 +45,8 @@ pub(super) struct Readers<'a> {
 impl CgroupReclaim {
     /// Of no cgroup. `root` stands for `/`.
     pub(super) fn new(root: &Path) -> Self {
-        let (limits, news) = (CgroupLimits::new(root), NewsList::default());
-        Self { cgroups: None, mapped: None, buffer: PageBuffer::default(), limits, news }
+        let [limits, kept] = [LimitFile::High, LimitFile::Low].map(|file| CgroupLimits::new(root, file));
+        Self { cgroups: None, mapped: None, buffer: PageBuffer::default(), limits, kept, news: NewsList::default() }
     }
 
     /// Of the cgroups of a selection. `root` stands for `/`.
@@ -58,11 +60,19 @@ impl CgroupReclaim {
         &mut self.limits
     }
 
-    /// Sets limits to what schemes want.
-    pub(super) fn limit(&mut self, processes: &ProcessTable, wanted: &[WantedLimits<'_>]) {
-        if let Some(cgroups) = &self.cgroups {
-            self.limits.set(cgroups, processes, wanted);
+    /// Sets limits to what schemes want, or says what it would set if `is_dry`.
+    pub(super) fn limit(&mut self, processes: &ProcessTable, wanted: &[WantedLimits<'_>], is_dry: bool) {
+        let Some(cgroups) = &self.cgroups else { return };
+        for limits in [&mut self.limits, &mut self.kept] {
+            limits.dry(is_dry);
+            limits.set(cgroups, processes, wanted);
         }
+    }
+
+    /// Gives back the limits that were changed.
+    pub(super) fn end_limits(&mut self) {
+        self.limits.end();
+        self.kept.end();
     }
 
     /// Whether the cgroup of a process has no more memory than its least limit has room for.
@@ -83,6 +93,7 @@ impl CgroupReclaim {
     pub(super) fn take_news(&mut self) -> Vec<News> {
         let mut news = self.news.take();
         news.extend(self.limits.take_news());
+        news.extend(self.kept.take_news());
         news
     }
 

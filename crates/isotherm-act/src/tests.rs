@@ -158,6 +158,23 @@ fn young_pages_are_found_with_the_probe_that_was_given() {
 }
 
 #[test]
+fn pages_that_compress_well_are_found_by_what_they_hold() {
+    use rand::{RngExt as _, SeedableRng as _};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory");
+    // The first half is noise, the second half is text.
+    let mut contents = b"what an allocator puts side by side is alike. ".repeat(SIZE / 46 + 1);
+    contents.truncate(SIZE);
+    rand_pcg::Pcg32::seed_from_u64(7).fill(&mut contents[..SIZE / 2]);
+    std::fs::write(&path, contents).unwrap();
+    let target = Target::start(&format!("file {}", path.display()));
+    let mut inspector = inspector(&target);
+    or_skip!(inspector.tells(PageKind::Compressible));
+    let half = target.memory.split_at(target.memory.start() + SIZE as u64 / 2).unwrap().1;
+    assert_eq!(pages(&mut inspector, &target, PageKind::Compressible), [half]);
+}
+
+#[test]
 fn huge_pages_are_forbidden_allowed_made_and_found() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);

@@ -73,10 +73,11 @@ fn action(scheme: &Scheme) -> Cow<'static, str> {
             };
         }
         (Action::Reclaim(how), _) => return format!("{}.", reclaim(how)).into(),
-        (Action::Limit(CgroupLimit { reclaim: how, margin }), _) => {
+        (Action::Limit(CgroupLimit { reclaim: how, margin, keep }), _) => {
             let margin = percent(f64::from(margin) / f64::from(CgroupLimit::MOST_MARGIN));
+            let kept = if keep { ", and protects the memory in use (memory.low)" } else { "" };
             return format!(
-                "{}; then lets their limits down to the memory that is left and {margin} of it (memory.high).",
+                "{}; then lets their limits down to the memory that is left and {margin} of it (memory.high){kept}.",
                 reclaim(how)
             )
             .into();
@@ -158,6 +159,7 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Pages(PageKind::Present) => "pages in memory".into(),
         FilterKind::Pages(PageKind::Young) => "young pages".into(),
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
+        FilterKind::Pages(PageKind::Compressible) => "pages that compress well".into(),
         FilterKind::Pages(PageKind::Node(node)) => format!("memory on node {node}"),
     }
 }

@@ -21,7 +21,7 @@ use crate::fields::Fields;
 use crate::message::{did_you_mean, shortened};
 use crate::tree::{Node, Value};
 
-const SCHEME: [&str; 19] = [
+const SCHEME: [&str; 20] = [
     "name",
     "size",
     "access_rate",
@@ -32,6 +32,7 @@ const SCHEME: [&str; 19] = [
     "first",
     "swappiness",
     "margin",
+    "keep",
     "looks",
     "never_accessed",
     "makes_room_for",
@@ -89,7 +90,7 @@ fn scheme(
         _ => None,
     };
     let action = with_reclaim(&fields, action, diagnostics);
-    let action = with_margin(&fields, action, diagnostics);
+    let action = with_limit(&fields, action, diagnostics);
     let apply_interval =
         fields.get_or("apply_interval", None, |node| node.scalar(A_TIME, diagnostics, positive_duration).map(Some));
     let looks = fields.get_or("looks", LOOKS, |node| looks(node, action, diagnostics));
@@ -146,19 +147,23 @@ fn with_reclaim(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut D
     Some(action?.with_reclaim(Reclaim { first: first?, swappiness: swappiness? }))
 }
 
-/// The action with the field that says how far above the memory that is left it sets limits of cgroups.
-fn with_margin(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<Action> {
-    if let (Some(action), Some(node)) = (action, fields.get("margin"))
-        && action.limit().is_none()
-    {
-        let message = format!("only limit has a margin, and this is {action}; leave it out");
-        return diagnostics.fail(node.position, message);
+/// The action with the fields that say how it sets limits of cgroups: how far above the memory that is left, and
+/// whether the memory in use is protected.
+fn with_limit(fields: &Fields<'_>, action: Option<Action>, diagnostics: &mut Diagnostics) -> Option<Action> {
+    for (name, noun) in [("margin", "a margin"), ("keep", "keep")] {
+        if let (Some(action), Some(node)) = (action, fields.get(name))
+            && action.limit().is_none()
+        {
+            let message = format!("only limit has {noun}, and this is {action}; leave it out");
+            return diagnostics.fail(node.position, message);
+        }
     }
+    let keep = fields.get_or("keep", CgroupLimit::DEFAULT.keep, |node| node.flag(diagnostics));
     let margin = fields.get_or("margin", CgroupLimit::DEFAULT.margin, |node| {
         let share = node.scalar(A_SHARE, diagnostics, units::parse_share)?;
         Some((share * f64::from(CgroupLimit::MOST_MARGIN)).round() as u16)
     });
-    Some(action?.with_margin(margin?))
+    Some(action?.with_margin(margin?).with_keep(keep?))
 }
 
 /// Checks that a scheme that sets limits has a goal that raises them.
@@ -524,7 +529,7 @@ fn filter(node: &Node, diagnostics: &mut Diagnostics) -> Option<Filter> {
 }
 
 /// Kinds of memory that are one word, and those that are a field with a value.
-const WORDS: [&str; 4] = ["anonymous", "file", "huge_page", "young"];
+const WORDS: [&str; 5] = ["anonymous", "compressible", "file", "huge_page", "young"];
 const KINDS: [&str; 6] = ["mapping", "address", "process", "command", "cgroup", "node"];
 
 fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
@@ -532,6 +537,7 @@ fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
         return match word.as_str() {
             "anonymous" => Some(FilterKind::Anonymous),
             "file" => Some(FilterKind::File),
+            "compressible" => Some(FilterKind::Pages(PageKind::Compressible)),
             "huge_page" => Some(FilterKind::Pages(PageKind::Huge)),
             "young" => Some(FilterKind::Pages(PageKind::Young)),
             word if KINDS.contains(&word) => {

@@ -90,6 +90,7 @@ const EVERY_FIELD: &str = "
     - allow: {command: \"redis-*\"}
     - allow: {cgroup: /system.slice}
     - reject: huge_page
+    - reject: {not: compressible}
     - reject: {not: young}
 ";
 
@@ -131,6 +132,7 @@ fn every_field_means_what_it_says() {
             filter(true, true, FilterKind::Command(Pattern::new("redis-*"))),
             filter(true, true, FilterKind::Cgroup("/system.slice".into())),
             filter(false, true, FilterKind::Pages(PageKind::Huge)),
+            filter(false, false, FilterKind::Pages(PageKind::Compressible)),
             filter(false, false, FilterKind::Pages(PageKind::Young)),
         ],
     };
@@ -165,12 +167,15 @@ fn limits_of_cgroups_have_a_margin_and_a_goal_that_raises_them() {
     assert_eq!((plain.action, &plain.quota), (Action::Limit(CgroupLimit::DEFAULT), &Quota::default_of(plain.action)));
     let other = one("- {action: limit, margin: 25%, first: nothing, swappiness: 0, quota: {goals: [{returns: 1%}]}}");
     let reclaim = Reclaim { first: First::Nothing, swappiness: Some(0) };
-    assert_eq!(other.action, Action::Limit(CgroupLimit { reclaim, margin: 250 }));
+    assert_eq!(other.action, Action::Limit(CgroupLimit { reclaim, margin: 250, keep: false }));
+    let kept = one("- {action: limit, keep: true}").action;
+    assert_eq!(kept, Action::Limit(CgroupLimit { keep: true, ..CgroupLimit::DEFAULT }));
     assert_eq!(one("4K max 0% 0% 2m max limit").quota, plain.quota);
     let refused = |text: &str| parse("f", text).unwrap_err().to_string();
     let without = refused("- {action: limit, quota: {goals: [{free_memory: 20%}]}}");
     assert!(without.contains("1:26: limit needs a goal") && without.contains("refaults"), "{without}");
     assert!(refused("- {action: reclaim, margin: 5%}").contains("only limit has a margin"));
+    assert!(refused("- {action: reclaim, keep: true}").contains("only limit has keep"));
 }
 
 #[test]

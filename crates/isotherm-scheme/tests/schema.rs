@@ -86,6 +86,7 @@ fn what_is_right_is_right_for_both() {
         json!({"action": "limit", "margin": "20%", "first": "cold", "swappiness": 0}),
         json!({"action": "limit", "margin": null, "quota": {"bytes": "100M", "goals": [{"returns": "0.2%"}]}}),
         json!({"action": "limit", "margin": 0.05, "unobserved": "allow"}),
+        json!({"action": "limit", "keep": true}),
         json!({"action": "pageout", "quota": {"goals": [
             {"pressure": {"value": "0.1%", "tasks": "full", "over": "60s", "cgroup": "/a.slice"}}
         ]}}),
@@ -164,6 +165,8 @@ fn what_is_wrong_is_wrong_for_both() {
         json!({"action": "reclaim", "swappiness": 201}),
         json!({"action": "reclaim", "margin": "10%"}),
         json!({"action": "limit", "margin": 2}),
+        json!({"action": "limit", "keep": "64M"}),
+        json!({"action": "reclaim", "keep": true}),
         json!({"action": "limit", "margin": "4M"}),
         json!({"action": "reclaim", "quota": {"goals": [{"pressure": {"tasks": "some"}}]}}),
         json!({"action": "reclaim", "quota": {"goals": [{"pressure": {"value": "1%", "over": "5m"}}]}}),

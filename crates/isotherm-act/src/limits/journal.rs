@@ -127,17 +127,26 @@ impl Journal {
         Ok(())
     }
 
-    /// Leaves it as a run does that is killed.
+    /// Leaves it as a run does that is killed. The lock is released although a process that another test has just
+    /// started may still have the file open.
     #[cfg(test)]
     pub(super) fn leave(mut self) {
+        rustix::fs::flock(&self._lock, rustix::fs::FlockOperation::Unlock).expect("the lock is held");
         self.stays = true;
     }
 
-    /// The process that has a limit of this cgroup in another journal. `None` if none has.
-    pub(super) fn other_owner(root: &Path, own: Option<&Self>, path: &str, inode: u64) -> Option<String> {
+    /// The process that has this file of this cgroup in another journal. `None` if none has.
+    pub(super) fn other_owner(
+        root: &Path,
+        own: Option<&Self>,
+        file: LimitFile,
+        path: &str,
+        inode: u64,
+    ) -> Option<String> {
         names(root).into_iter().filter(|name| own.is_none_or(|own| own.name != *name)).find_map(|name| {
             let contents = Contents::parse(&fs::read_to_string(place(root, &name)).ok()?);
-            let is_held = contents.limits.iter().any(|noted| noted.path == path && noted.inode == inode);
+            let is_it = |noted: &Noted| noted.file == file && noted.path == path && noted.inode == inode;
+            let is_held = contents.limits.iter().any(is_it);
             let owner = name.strip_prefix(PREFIX)?.split('.').next()?;
             (is_held && contents.boot == boot(root)).then(|| owner.to_owned())
         })
@@ -261,9 +270,14 @@ mod tests {
         journal.write(limits.clone()).unwrap();
         assert!(LeftJournal::all(root.path()).0.is_empty(), "its owner lives");
         let mine = std::process::id().to_string();
-        assert_eq!(Journal::other_owner(root.path(), None, "/c", 7), Some(mine));
-        assert_eq!(Journal::other_owner(root.path(), Some(&journal), "/c", 7), None);
-        assert_eq!(Journal::other_owner(root.path(), None, "/c", 8), None, "a cgroup that was made again");
+        assert_eq!(Journal::other_owner(root.path(), None, LimitFile::High, "/c", 7), Some(mine));
+        assert_eq!(Journal::other_owner(root.path(), Some(&journal), LimitFile::High, "/c", 7), None);
+        assert_eq!(Journal::other_owner(root.path(), None, LimitFile::Low, "/c", 7), None, "another file");
+        assert_eq!(
+            Journal::other_owner(root.path(), None, LimitFile::High, "/c", 8),
+            None,
+            "a cgroup that was made again"
+        );
         drop(journal);
         let (left, lost) = LeftJournal::all(root.path());
         assert_eq!((left.len(), lost.len()), (1, 0));

@@ -22,9 +22,6 @@ pub use least::LeastLimits;
 pub use restore::restore_limits;
 use step::Known;
 
-/// The file that is written to.
-const FILE: LimitFile = LimitFile::High;
-
 /// What is wanted of the limit of a cgroup.
 #[derive(Debug)]
 pub(super) struct Wanted<F: CgroupFiles> {
@@ -39,9 +36,11 @@ pub(super) struct Wanted<F: CgroupFiles> {
     idle: u64,
 }
 
-/// The limits of cgroups that a run sets.
+/// The limits of cgroups that a run sets by one file: `memory.high`, above which they have to reclaim, or `memory.low`,
+/// below which their memory is protected.
 #[derive(Debug)]
 pub(super) struct CgroupLimits<F: CgroupFiles = CgroupDirectory> {
+    file: LimitFile,
     root: PathBuf,
     is_dry: bool,
     /// Below which each cgroup is not let down; one that it does not have is left alone. `None` if there are no such
@@ -68,7 +67,8 @@ struct Limited<F: CgroupFiles> {
     now: MemoryLimit,
     /// A limit that could not be written, or about which that is not known.
     tried: Option<MemoryLimit>,
-    least: MemoryLimit,
+    /// The lowest limit, or the highest protection, that it has had.
+    tightest: MemoryLimit,
     raised: u32,
     /// How often the kernel had counted that it was above its limit, when it was looked at last and before it was
     /// limited. `None` if that is not known.
@@ -77,12 +77,12 @@ struct Limited<F: CgroupFiles> {
 
 impl<F: CgroupFiles> Limited<F> {
     /// What another run needs to give back what there was before. `None` if there is nothing to give back.
-    fn noted(&self, path: &str) -> Option<Noted> {
+    fn noted(&self, file: LimitFile, path: &str) -> Option<Noted> {
         if self.now == self.before && self.tried.is_none() {
             return None;
         }
         let ours = [self.now].into_iter().chain(self.tried.filter(|tried| *tried != self.now)).collect();
-        Some(Noted { path: path.into(), inode: self.inode, file: FILE, before: self.before, ours })
+        Some(Noted { path: path.into(), inode: self.inode, file, before: self.before, ours })
     }
 
     /// Takes in the limit that it has. Returns whether that is one of ours.
@@ -105,15 +105,16 @@ impl<F: CgroupFiles> Limited<F> {
 
 impl CgroupLimits {
     /// No limits yet. `root` stands for `/`.
-    pub(super) fn new(root: &Path) -> Self {
-        Self::below(root)
+    pub(super) fn new(root: &Path, file: LimitFile) -> Self {
+        Self::below(root, file)
     }
 
     /// Sets the limits that schemes want for the cgroups of their targets. What is limited and is not wanted any more
     /// becomes what it was.
     pub(super) fn set(&mut self, cgroups: &SelectedCgroups, processes: &ProcessTable, wanted: &[WantedLimits<'_>]) {
         let mut all: BTreeMap<String, Wanted<CgroupDirectory>> = BTreeMap::new();
-        for WantedLimits { scheme, how, reached, in_use } in wanted {
+        let is_wanted = |wanted: &&WantedLimits<'_>| self.file == LimitFile::High || wanted.how.keep;
+        for WantedLimits { scheme, how, reached, in_use } in wanted.iter().filter(is_wanted) {
             let members = processes.members();
             let of_pid = in_use.iter().filter(|of| members.contains_key(&of.target));
             let of_pid: BTreeMap<u32, _> = of_pid.filter_map(|of| Some((of.target.pid()?, *of))).collect();
@@ -139,8 +140,9 @@ impl CgroupLimits {
 }
 
 impl<F: CgroupFiles> CgroupLimits<F> {
-    fn below(root: &Path) -> Self {
+    fn below(root: &Path, file: LimitFile) -> Self {
         Self {
+            file,
             root: root.into(),
             is_dry: false,
             least: None,
@@ -191,8 +193,39 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         }
         for (path, (before, would)) in std::mem::take(&mut self.would) {
             let (before, would) = (words(before), words(would));
-            let text = format!("{} of {path} would be let down to {would} at the least (it is {before})", FILE.name());
+            let (done, extreme) = (self.tightened(), self.extreme());
+            let text =
+                format!("{} of {path} would be {done} to {would} at the {extreme} (it is {before})", self.name());
             self.news.inform(text);
+        }
+    }
+
+    /// The name of the file.
+    fn name(&self) -> &'static str {
+        self.file.name()
+    }
+
+    /// What is done to the limit so that it binds more, in words.
+    fn tightened(&self) -> &'static str {
+        match self.file {
+            LimitFile::High => "let down",
+            LimitFile::Low => "raised",
+        }
+    }
+
+    /// The opposite.
+    fn loosened(&self) -> &'static str {
+        match self.file {
+            LimitFile::High => "raised",
+            LimitFile::Low => "let down",
+        }
+    }
+
+    /// Where it binds most, in words.
+    fn extreme(&self) -> &'static str {
+        match self.file {
+            LimitFile::High => "least",
+            LimitFile::Low => "most",
         }
     }
 
@@ -213,10 +246,10 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         if self.left.get(&path) == Some(&inode) || cgroup.is_frozen() {
             return;
         }
-        let (found, current) = match cgroup.limit(FILE).and_then(|limit| Ok((limit, cgroup.current()?))) {
+        let (found, current) = match cgroup.limit(self.file).and_then(|limit| Ok((limit, cgroup.current()?))) {
             Ok(found) => found,
             Err(_) if cgroup.is_gone() => return drop(self.limited.remove(&path)),
-            Err(error) => return self.news.warn(format!("the limit of {path} cannot be read: {error}")),
+            Err(error) => return self.news.warn(format!("{} of {path} cannot be read: {error}", self.name())),
         };
         // Nothing is done before it is known how much is to be left.
         let least = match &self.least {
@@ -247,59 +280,69 @@ impl<F: CgroupFiles> CgroupLimits<F> {
             is_bound: reached.is_some(),
         };
         if self.is_dry {
-            if let Some(limit) = step::without(idle, before, &known) {
+            let limit = match self.file {
+                LimitFile::High => step::without(idle, before, &known),
+                LimitFile::Low => step::kept(before, before, &known),
+            };
+            if let Some(limit) = limit {
                 let would = self.would.entry(path).or_insert((before, limit));
-                would.1 = would.1.min(limit);
+                would.1 = tighter(self.file, would.1, limit);
             }
             return;
         }
-        let Some(to) = step::next(found, before, &known) else { return };
+        let next = match self.file {
+            LimitFile::High => step::next(found, before, &known),
+            LimitFile::Low => step::kept(found, before, &known),
+        };
+        let Some(to) = next else { return };
         if !self.limited.contains_key(&path) && !self.begin(cgroup, inode, found, count) {
             return;
         }
-        match reached {
+        match reached.filter(|_| self.file == LimitFile::High) {
             Some(reason) => self.give_back(&path, &reason),
-            None if to > found => self.raise(&path, to),
-            None => self.lower(&path, to),
+            None if tighter(self.file, to, found) == to => self.tighten(&path, to),
+            None => self.loosen(&path, to),
         }
     }
 
     /// Begins to limit a cgroup. Returns whether it may be limited.
     fn begin(&mut self, cgroup: CgroupMemory<F>, inode: u64, before: MemoryLimit, count: Option<u64>) -> bool {
         let path = cgroup.path().to_owned();
-        if let Some(owner) = Journal::other_owner(&self.root, self.journal.as_ref(), &path, inode) {
-            let text = format!("the limit of {path} is left alone: another isotherm, process {owner}, has set it");
+        if let Some(owner) = Journal::other_owner(&self.root, self.journal.as_ref(), self.file, &path, inode) {
+            let name = self.name();
+            let text = format!("{name} of {path} is left alone: another isotherm, process {owner}, has set it");
             self.news.warn(text);
             return false;
         }
-        let (now, least) = (before, before);
+        let (now, tightest) = (before, before);
         let above = count.map(|count| (count, 0));
-        self.limited.insert(path, Limited { cgroup, inode, before, now, tried: None, least, raised: 0, above });
+        self.limited.insert(path, Limited { cgroup, inode, before, now, tried: None, tightest, raised: 0, above });
         true
     }
 
-    fn lower(&mut self, path: &str, to: MemoryLimit) {
+    fn tighten(&mut self, path: &str, to: MemoryLimit) {
         let Some(limited) = self.limited.get(path) else { return };
         let (is_first, before) = (limited.now == limited.before, limited.before);
         match self.change(path, to) {
             Ok(()) if is_first => {
-                let text = format!("{} of {path} is {} now (before: {})", FILE.name(), words(to), words(before));
+                let text = format!("{} of {path} is {} now (before: {})", self.name(), words(to), words(before));
                 self.news.inform(text);
             }
             Ok(()) => {}
             Err(error) => {
-                let text = format!("{} of {path} cannot be let down: {error}", FILE.name());
+                let text = format!("{} of {path} cannot be {}: {error}", self.name(), self.tightened());
                 self.news.warn(text);
                 self.forget_untouched(path);
             }
         }
     }
 
-    fn raise(&mut self, path: &str, to: MemoryLimit) {
+    fn loosen(&mut self, path: &str, to: MemoryLimit) {
         // What was there before is known to the journal, also if that cannot be written.
         if let Err(error) = self.change(path, to) {
-            self.news.warn(format!("{} of {path} cannot be raised to {}: {error}", FILE.name(), words(to)));
-            self.give_back(path, "it cannot be raised in part");
+            let done = self.loosened();
+            self.news.warn(format!("{} of {path} cannot be {done} to {}: {error}", self.name(), words(to)));
+            self.give_back(path, &format!("it cannot be {done} in part"));
         }
     }
 
@@ -317,7 +360,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         };
         match raised {
             Ok(()) => {
-                self.news.inform(format!("{} of {path} is {} again: {reason}", FILE.name(), words(before)));
+                self.news.inform(format!("{} of {path} is {} again: {reason}", self.name(), words(before)));
                 // There is nothing to give back any more.
                 self.note();
             }
@@ -325,7 +368,8 @@ impl<F: CgroupFiles> CgroupLimits<F> {
                 drop(self.limited.remove(path));
             }
             Err(error) => {
-                self.news.warn(format!("{} of {path} cannot be raised to {}: {error}", FILE.name(), words(before)));
+                let (name, done) = (self.name(), self.loosened());
+                self.news.warn(format!("{name} of {path} cannot be {done} to {}: {error}", words(before)));
             }
         }
     }
@@ -333,11 +377,11 @@ impl<F: CgroupFiles> CgroupLimits<F> {
     /// Gives back what there was before to a cgroup, and limits it no longer. If that fails, it stays in the journal.
     fn release(&mut self, path: &str) {
         let Some(limited) = self.limited.get_mut(path) else { return };
-        let found = match limited.cgroup.limit(FILE) {
+        let found = match limited.cgroup.limit(self.file) {
             Ok(found) => found,
             Err(error) => {
                 if !limited.cgroup.is_gone() {
-                    let text = format!("{} of {path} cannot be read, and stays as it is: {error}", FILE.name());
+                    let text = format!("{} of {path} cannot be read, and stays as it is: {error}", self.name());
                     return self.news.warn(text);
                 }
                 self.limited.remove(path);
@@ -347,11 +391,17 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         if !limited.is_ours(found) {
             return self.leave(path, found);
         }
-        let raised =
-            if limited.raised == 0 { String::new() } else { format!(", was raised {}", times(limited.raised.into())) };
-        let reason = format!("it was {} at the least{raised}{}", words(limited.least), limited.above());
-        if found == limited.before {
-            let text = format!("{} of {path} is {}; {reason}", FILE.name(), words(found));
+        let reason = match self.file {
+            LimitFile::High if limited.raised > 0 => {
+                format!(", was raised {}{}", times(limited.raised.into()), limited.above())
+            }
+            LimitFile::High => limited.above(),
+            LimitFile::Low => String::new(),
+        };
+        let (before, tightest) = (limited.before, words(limited.tightest));
+        let reason = format!("it was {tightest} at the {}{reason}", self.extreme());
+        if found == before {
+            let text = format!("{} of {path} is {}; {reason}", self.name(), words(found));
             self.news.inform(text);
         } else {
             self.give_back(path, &reason);
@@ -368,7 +418,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         self.left.insert(path.into(), limited.inode);
         self.news.warn(format!(
             "{} of {path} is left at {}: somebody else has set it, after isotherm had set {}",
-            FILE.name(),
+            self.file.name(),
             words(found),
             words(limited.now)
         ));
@@ -392,16 +442,16 @@ impl<F: CgroupFiles> CgroupLimits<F> {
     fn write(&mut self, path: &str, to: MemoryLimit) -> Result<(), ChangeError> {
         let Some(limited) = self.limited.get_mut(path) else { return Ok(()) };
         limited.tried = Some(to);
-        limited.cgroup.set_limit(FILE, to).map_err(ChangeError::Cgroup)?;
+        limited.cgroup.set_limit(self.file, to).map_err(ChangeError::Cgroup)?;
         limited.raised += u32::from(to > limited.now);
         (limited.now, limited.tried) = (to, None);
-        limited.least = limited.least.min(to);
+        limited.tightest = tighter(self.file, limited.tightest, to);
         Ok(())
     }
 
     /// Forgets a cgroup to which nothing was done.
     fn forget_untouched(&mut self, path: &str) {
-        self.limited.retain(|other, limited| other != path || limited.noted(path).is_some());
+        self.limited.retain(|other, limited| other != path || limited.noted(self.file, path).is_some());
     }
 
     /// Writes what is limited to the journal.
@@ -412,7 +462,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
     }
 
     fn write_journal(&mut self) -> io::Result<()> {
-        let noted = self.limited.iter().filter_map(|(path, limited)| limited.noted(path));
+        let noted = self.limited.iter().filter_map(|(path, limited)| limited.noted(self.file, path));
         let journal = match &mut self.journal {
             Some(journal) => journal,
             none => none.insert(Journal::begin(&self.root)?),
@@ -437,6 +487,14 @@ enum ChangeError {
     /// The file of the cgroup cannot be written to.
     #[error("{0}")]
     Cgroup(io::Error),
+}
+
+/// Which of two values binds more: the lower limit, or the higher protection.
+fn tighter(file: LimitFile, one: MemoryLimit, other: MemoryLimit) -> MemoryLimit {
+    match file {
+        LimitFile::High => one.min(other),
+        LimitFile::Low => one.max(other),
+    }
 }
 
 /// A limit in words.

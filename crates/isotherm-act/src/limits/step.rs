@@ -55,6 +55,15 @@ pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Opti
     (is_worth_it && known.is_surveyed && known.was_above != Some(true)).then_some(wanted)
 }
 
+/// The protection that a cgroup is to have: as much as is in use. `None` if it keeps the one that it has now. Before
+/// anything was changed, it had `before`, and it never has less.
+pub(super) fn kept(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
+    let in_use = known.in_use.min(known.current).next_multiple_of(PAGE_SIZE);
+    let wanted = MemoryLimit::Bytes(in_use).max(before);
+    let (MemoryLimit::Bytes(from), MemoryLimit::Bytes(to)) = (now, wanted) else { return None };
+    (known.is_surveyed && from.abs_diff(to) >= known.margin / LEAST_STEP).then_some(wanted)
+}
+
 /// The limit that a cgroup would have after `idle` bytes of it were reclaimed.
 pub(super) fn without(idle: u64, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
     let limit = MemoryLimit::Bytes(known.limit(known.current.saturating_sub(idle)));
@@ -133,6 +142,18 @@ mod tests {
         assert_eq!(next(mib(150), Max, &least(120)), Some(mib(120)));
         assert_eq!(next(mib(150), mib(150), &least(170)), None, "its owner has a lower one");
         assert_eq!(without(60 * MIB, Max, &least(150)), Some(mib(150)));
+    }
+
+    #[test]
+    fn a_protection_follows_the_memory_in_use_and_is_never_less_than_it_was() {
+        assert_eq!(kept(mib(0), mib(0), &known(100, 80)), Some(mib(80)));
+        assert_eq!(kept(mib(80), mib(0), &known(100, 60)), Some(mib(60)));
+        assert_eq!(kept(mib(80), mib(0), &known(100, 81)), None, "less than a quarter of the margin");
+        assert_eq!(kept(mib(0), mib(0), &known(100, 500)), Some(mib(100)), "what is shared counts several times");
+        assert_eq!(kept(mib(0), mib(0), &Known { is_surveyed: false, ..known(100, 80) }), None);
+        assert_eq!(kept(mib(90), mib(90), &known(100, 80)), None, "its owner protects more");
+        assert_eq!(kept(mib(80), mib(70), &known(100, 60)), Some(mib(70)));
+        assert_eq!(kept(Max, Max, &known(100, 80)), None);
     }
 
     #[test]

@@ -31,6 +31,7 @@ fn made() -> TempDir {
 fn make_cgroup(root: &Path) {
     fs::create_dir_all(root.join("cg/a")).unwrap();
     set(root, "memory.high", "max\n");
+    set(root, "memory.low", "0\n");
     set(root, "memory.current", &(100 * MIB).to_string());
     set(root, "memory.events", "low 0\nhigh 3\nmax 0\n");
 }
@@ -82,7 +83,7 @@ fn restored(root: &Path) -> String {
 #[test]
 fn what_was_there_before_is_given_back_at_the_end() {
     let root = made();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     assert_eq!(high(root.path()), limited());
     assert!(limits.said().starts_with("memory.high of /a is 110 MiB now (before: max)"));
@@ -98,10 +99,48 @@ fn what_was_there_before_is_given_back_at_the_end() {
 }
 
 #[test]
+fn the_memory_in_use_is_protected_whatever_the_goals_and_given_back_at_the_end() {
+    let root = made();
+    let low = || fs::read_to_string(root.path().join("cg/a/memory.low")).unwrap().trim().to_owned();
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::Low);
+    let both = || [LimitFile::High, LimitFile::Low].map(|file| CgroupLimits::new(root.path(), file));
+    limits.set_each(vec![reached(cgroup(root.path()))]);
+    assert_eq!((low(), high(root.path())), ((60 * MIB).to_string(), "max".into()));
+    assert_eq!(limits.said(), "memory.low of /a is 60 MiB now (before: 0 B)\n");
+    let less = Wanted { in_use: 40 * MIB, known: 40 * MIB, ..wanted(cgroup(root.path())) };
+    limits.set_each(vec![less]);
+    assert_eq!(low(), (40 * MIB).to_string());
+    limits.end();
+    assert_eq!(
+        (low(), limits.said()),
+        ("0".into(), "memory.low of /a is 0 B again: it was 60 MiB at the most\n".into())
+    );
+
+    // One run has both files of a cgroup, and a killed one gives both back.
+    let mut runs = both();
+    runs.iter_mut().for_each(|limits| limits.set_each(vec![wanted(cgroup(root.path()))]));
+    assert_eq!((low(), high(root.path())), ((60 * MIB).to_string(), limited()));
+    runs.into_iter().for_each(CgroupLimits::kill);
+    let said = restored(root.path());
+    assert!(
+        said.contains("memory.low of /a is 0 B again") && said.contains("memory.high of /a is max again"),
+        "{said}"
+    );
+    assert_eq!((low(), high(root.path())), ("0".into(), "max".into()));
+
+    let [_, mut dry] = both();
+    dry.dry(true);
+    dry.set_each(vec![wanted(cgroup(root.path()))]);
+    dry.end();
+    assert_eq!(dry.said(), "memory.low of /a would be raised to 60 MiB at the most (it is 0 B)\n");
+    assert_eq!(low(), "0");
+}
+
+#[test]
 fn a_cgroup_is_not_limited_before_it_is_known_how_much_is_to_be_left_and_not_below_that() {
     let root = made();
     let least = LeastLimits::default();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.not_below(least.clone());
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     assert!(high(root.path()) == "max" && limits.has_its_least(&cgroup(root.path()), CgroupLimit::DEFAULT));
@@ -123,7 +162,7 @@ fn a_cgroup_is_not_limited_before_it_is_known_how_much_is_to_be_left_and_not_bel
 fn a_limit_is_given_back_when_a_goal_is_reached_or_nobody_wants_it() {
     let root = made();
     set(root.path(), "memory.high", &(500 * MIB).to_string());
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     for _ in 0..2 {
         limits.set_each(vec![wanted(cgroup(root.path()))]);
         assert_eq!(high(root.path()), limited());
@@ -142,7 +181,7 @@ fn a_limit_is_given_back_when_a_goal_is_reached_or_nobody_wants_it() {
 #[test]
 fn a_limit_that_its_owner_has_set_meanwhile_is_left_and_the_user_is_told() {
     let root = made();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     limits.said();
     for theirs in ["209715200", "max"] {
@@ -158,7 +197,7 @@ fn a_limit_that_its_owner_has_set_meanwhile_is_left_and_the_user_is_told() {
     assert_eq!(high(root.path()), "max");
 
     // Also if that is found at the end only.
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     set(root.path(), "memory.high", "4096");
     limits.end();
@@ -169,7 +208,7 @@ fn a_limit_that_its_owner_has_set_meanwhile_is_left_and_the_user_is_told() {
 #[test]
 fn the_next_start_gives_back_what_a_killed_run_had_written() {
     let root = made();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     limits.kill();
     assert_eq!(high(root.path()), limited());
@@ -178,7 +217,7 @@ fn the_next_start_gives_back_what_a_killed_run_had_written() {
     assert!(!root.path().join("run/isotherm").exists());
 
     // Its owner has set another one since.
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     limits.kill();
     set(root.path(), "memory.high", "209715200\n");
@@ -193,7 +232,7 @@ fn a_run_may_be_killed_before_or_after_any_write() {
     let steps = [(limited(), MemoryLimit::Bytes(90 * MIB)), (limited(), MemoryLimit::Max)];
     for (is_written, (first, to)) in [false, true].into_iter().flat_map(|done| steps.iter().map(move |s| (done, s))) {
         make_cgroup(root.path());
-        let mut limits = CgroupLimits::new(root.path());
+        let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
         // Nothing but the journal was written for the first limit.
         limits.begin(cgroup(root.path()), cgroup(root.path()).files().inode().unwrap(), MemoryLimit::Max, None);
         limits.limited.get_mut("/a").unwrap().tried = Some(MemoryLimit::Bytes(110 * MIB));
@@ -201,7 +240,7 @@ fn a_run_may_be_killed_before_or_after_any_write() {
         limits.kill();
         assert_eq!((restored(root.path()).as_str(), high(root.path()).as_str()), ("", "max"));
 
-        let mut limits = CgroupLimits::new(root.path());
+        let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
         limits.set_each(vec![wanted(cgroup(root.path()))]);
         assert_eq!(high(root.path()), *first);
         limits.limited.get_mut("/a").unwrap().tried = Some(*to);
@@ -218,7 +257,7 @@ fn a_run_may_be_killed_before_or_after_any_write() {
 #[test]
 fn a_journal_of_another_boot_or_of_a_cgroup_that_was_made_again_changes_nothing() {
     let root = made();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     limits.kill();
     // The directory that is made first gets another inode number than the one that is removed.
@@ -226,7 +265,7 @@ fn a_journal_of_another_boot_or_of_a_cgroup_that_was_made_again_changes_nothing(
     assert_eq!(restored(root.path()), "", "it is gone");
     make_cgroup(root.path());
 
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     fs::rename(root.path().join("cg/a"), root.path().join("cg/removed-too")).unwrap();
     make_cgroup(root.path());
@@ -237,7 +276,7 @@ fn a_journal_of_another_boot_or_of_a_cgroup_that_was_made_again_changes_nothing(
     assert_eq!((restored(root.path()).as_str(), high(root.path()).as_str()), ("", "8192"));
 
     make_cgroup(root.path());
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     limits.kill();
     fs::write(root.path().join("proc/sys/kernel/random/boot_id"), "two\n").unwrap();
@@ -248,7 +287,7 @@ fn a_journal_of_another_boot_or_of_a_cgroup_that_was_made_again_changes_nothing(
 #[test]
 fn a_cgroup_that_vanishes_or_is_frozen_is_no_error() {
     let root = made();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     limits.said();
     set(root.path(), "cgroup.events", "populated 1\nfrozen 1\n");
@@ -265,9 +304,9 @@ fn a_cgroup_that_vanishes_or_is_frozen_is_no_error() {
 #[test]
 fn a_cgroup_that_another_isotherm_limits_is_left_to_it() {
     let root = made();
-    let mut first = CgroupLimits::new(root.path());
+    let mut first = CgroupLimits::new(root.path(), LimitFile::High);
     first.set_each(vec![wanted(cgroup(root.path()))]);
-    let mut second = CgroupLimits::new(root.path());
+    let mut second = CgroupLimits::new(root.path(), LimitFile::High);
     set(root.path(), "memory.current", &(50 * MIB).to_string());
     second.set_each(vec![wanted(cgroup(root.path()))]);
     assert_eq!(high(root.path()), limited());
@@ -277,7 +316,7 @@ fn a_cgroup_that_another_isotherm_limits_is_left_to_it() {
 #[test]
 fn a_dry_run_writes_nothing_and_says_at_its_end_what_it_would_have_set() {
     let root = made();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.dry(true);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     assert_eq!(high(root.path()), "max");
@@ -290,7 +329,7 @@ fn a_dry_run_writes_nothing_and_says_at_its_end_what_it_would_have_set() {
 fn events_that_cannot_be_read_are_unknown() {
     let root = made();
     fs::remove_file(root.path().join("cg/a/memory.events")).unwrap();
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     set(root.path(), "memory.current", &(80 * MIB).to_string());
     limits.set_each(vec![wanted(cgroup(root.path()))]);
@@ -310,7 +349,7 @@ fn without_a_journal_nothing_is_let_down_and_a_raise_goes_on() {
         }
     };
     block(true);
-    let mut limits = CgroupLimits::new(root.path());
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup(root.path()))]);
     assert_eq!(high(root.path()), "max");
     assert!(limits.said().starts_with("warning: memory.high of /a cannot be let down: the journal"));
@@ -354,7 +393,7 @@ fn a_raise_that_fails_is_told_with_the_reason_and_stays_for_the_next_start() {
         let directory = CgroupDirectory::open(&root.path().join("cg/a")).unwrap();
         CgroupMemory::with_files("/a", Refusing(directory, Arc::clone(&refuses)))
     };
-    let mut limits = CgroupLimits::below(root.path());
+    let mut limits = CgroupLimits::below(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup())]);
     limits.said();
     refuses.store(true, Ordering::Relaxed);

@@ -252,6 +252,12 @@ impl Action {
         if let Self::Limit(limit) = self { Self::Limit(CgroupLimit { margin, ..limit }) } else { self }
     }
 
+    /// The same action, which protects the memory in use or not if it sets limits of cgroups.
+    #[must_use]
+    pub const fn with_keep(self, keep: bool) -> Self {
+        if let Self::Limit(limit) = self { Self::Limit(CgroupLimit { keep, ..limit }) } else { self }
+    }
+
     /// Its name in scheme files and reports.
     pub const fn name(&self) -> &'static str {
         self.row().name

@@ -18,11 +18,13 @@ pub struct CgroupLimit {
     /// How far the limit is above the memory that is left, in thousandths of that, at most
     /// [`MOST_MARGIN`](Self::MOST_MARGIN).
     pub margin: u16,
+    /// Whether the memory in use is protected from reclaim for other cgroups, too.
+    pub keep: bool,
 }
 
 impl CgroupLimit {
-    /// A margin of a tenth.
-    pub const DEFAULT: Self = Self { reclaim: Reclaim::DEFAULT, margin: 100 };
+    /// A margin of a tenth, and no protection.
+    pub const DEFAULT: Self = Self { reclaim: Reclaim::DEFAULT, margin: 100, keep: false };
 
     /// The largest margin: as much again.
     pub const MOST_MARGIN: u16 = 1000;

@@ -16,6 +16,8 @@ pub enum PageKind {
     Young,
     /// Part of a huge page.
     Huge,
+    /// In memory, with contents that compress well.
+    Compressible,
     /// On this memory node.
     Node(NodeId),
 }
@@ -27,6 +29,7 @@ impl PageKind {
             Self::Present => "present",
             Self::Young => "young",
             Self::Huge => "huge_page",
+            Self::Compressible => "compressible",
             Self::Node(_) => "node",
         }
     }

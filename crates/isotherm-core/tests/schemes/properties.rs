@@ -41,6 +41,7 @@ fn filters() -> impl Strategy<Value = Vec<Filter>> {
         Just(FilterKind::Process(1)),
         Just(FilterKind::Pages(PageKind::Young)),
         Just(FilterKind::Pages(PageKind::Huge)),
+        Just(FilterKind::Pages(PageKind::Compressible)),
         (0..4000_u64, 1..3000_u64).prop_map(|(start, size)| FilterKind::Address(pages(start, start + size))),
     ];
     let filter = (kind, any::<bool>(), any::<bool>());
@@ -100,6 +101,7 @@ fn is_of(kind: PageKind, page: u64) -> bool {
         PageKind::Present => true,
         PageKind::Young => page.is_multiple_of(7),
         PageKind::Huge => (page / 64).is_multiple_of(3),
+        PageKind::Compressible => (page / 16).is_multiple_of(5),
         PageKind::Node(node) => page / 32 % 3 == u64::from(node.0),
     }
 }

@@ -219,6 +219,10 @@ fn notes(scheme: &Scheme) -> Vec<String> {
     let cases = [
         (pages(PageKind::Young), "a recording does not contain which pages are young: no page counted as young"),
         (pages(PageKind::Huge), "a recording does not contain which pages are huge: no page counted as huge"),
+        (
+            pages(PageKind::Compressible),
+            "a recording does not contain what pages hold: no page counted as compressible",
+        ),
         (cgroup, "a recording does not contain cgroups: no process counted as part of one"),
         (scheme.watermarks.is_some(), "its watermarks were ignored: it was always awake"),
         (!scheme.quota.goals().is_empty(), "its goals were ignored: its quota was not tuned"),

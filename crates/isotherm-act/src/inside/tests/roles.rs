@@ -79,7 +79,7 @@ extern "C" fn run_role() {
             unsafe { rustix::mm::mmap(memory as *mut _, SIZE, ProtFlags::READ, flags, &file, 0).unwrap() };
             for page in (memory..memory + SIZE).step_by(4096) {
                 // SAFETY: the page is in the mapping, which is readable. The file has `SIZE` bytes and is not changed.
-                assert_eq!(unsafe { (page as *const u8).read_volatile() }, 0);
+                unsafe { (page as *const u8).read_volatile() };
             }
             answer(memory.to_string());
             let _ = std::io::stdin().lines().next();
