@@ -83,9 +83,11 @@ impl Page {
         let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attached = page.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
         page.session = Some(attached["sessionId"].as_str().unwrap().into());
-        for domain in ["Page", "Runtime", "Log", "Network"] {
+        for domain in ["Page", "Runtime", "Log"] {
             page.call(&format!("{domain}.enable"), json!({}));
         }
+        // The renderer would keep 100 MB of answers for whoever asks for them.
+        page.call("Network.enable", json!({ "maxTotalBufferSize": 1 << 20, "maxResourceBufferSize": 1 << 20 }));
         let scheme = if dark { "dark" } else { "light" };
         page.call(
             "Emulation.setEmulatedMedia",

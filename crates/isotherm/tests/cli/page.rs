@@ -379,6 +379,7 @@ fn the_memory_of_the_page_does_not_grow() {
         // Reading events keeps the pipe of the browser empty.
         page.eval("new Promise(done => setTimeout(() => done(1), 5000))");
         let now = memory(&mut page);
+        println!("{:.0} s: {:.0} MiB, of JavaScript {:.1} MiB", start.elapsed().as_secs_f64(), now.0, now.1);
         most = (most.0.max(now.0), most.1.max(now.1));
     }
     println!(
