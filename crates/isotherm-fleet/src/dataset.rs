@@ -274,11 +274,12 @@ impl Dataset {
         self.store.open(files, wanted).into_iter().zip(files).map(check).collect()
     }
 
-    /// Looks at the names of all files of the dataset, and at what their ends say.
+    /// Looks at the names of all files of the dataset, and at what their ends say, or reads them `whole`.
     ///
     /// # Errors
     /// If a folder cannot be read, or there is no row at all.
-    pub fn check(&self) -> Result<Checked, FleetError> {
+    pub fn check(&self, whole: bool) -> Result<Checked, FleetError> {
+        let wanted = if whole { Wanted::All } else { Wanted::End };
         let mut found = Checked::default();
         let mut hosts = BTreeSet::new();
         let mut dates = BTreeSet::new();
@@ -288,9 +289,13 @@ impl Dataset {
                 found.wrong.push(error);
                 Vec::new()
             });
-            for (opened, file) in self.opened(&date, &host, &files, Wanted::End).into_iter().zip(&files) {
-                match opened {
-                    Ok(Opened { about, rows, .. }) => {
+            for (opened, file) in self.opened(&date, &host, &files, wanted).into_iter().zip(&files) {
+                let read = |opened: Opened| {
+                    let known = (opened.about.clone(), opened.rows);
+                    if whole { opened.read().map(|()| known) } else { Ok(known) }
+                };
+                match opened.and_then(read) {
+                    Ok((about, rows)) => {
                         if !quarters.is_disjoint(&about.quarters) {
                             found.wrong.push(self.twice(file));
                         }
@@ -312,7 +317,8 @@ impl Dataset {
     }
 }
 
-fn folder(date: &str, host: &str) -> String {
+/// The folder of a host and day.
+pub(crate) fn folder(date: &str, host: &str) -> String {
     format!("date={date}/host={host}")
 }
 

@@ -177,7 +177,7 @@ impl From<datafusion::error::DataFusionError> for FleetError {
             Plan(text) if text.contains("not supported") => " (a query only reads)",
             SchemaError(..) => " (`DESCRIBE fleet` lists the columns)",
             ParquetError(_) | ArrowError(..) if error.to_string().contains("Parquet") => {
-                " (a file of the dataset is damaged: leave out days with --from and --to to find it)"
+                " (a file of the dataset is damaged: `isotherm fleet check --whole` names it)"
             }
             ResourcesExhausted(_) => " (ask for fewer days with --from and --to, or group by less)",
             _ => "",
@@ -203,7 +203,9 @@ fn schemes() -> &'static str {
 #[derive(Debug, Error)]
 pub enum FileProblem {
     /// It is no whole Parquet file.
-    #[error("is cut short or no Parquet file ({0}); remove it, and write it again from the history of its host")]
+    #[error(
+        "is cut short, damaged or no Parquet file ({0}); remove it, and write it again from the history of its host"
+    )]
     NotWhole(String),
     /// It is of something else.
     #[error("is no file of isotherm's dataset; move it out of the dataset")]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use arrow_array::RecordBatch;
 use isotherm_output::OutputError;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
@@ -84,13 +85,7 @@ impl Writer<'_> {
 
     /// Copies the rows of another file.
     pub(crate) fn copy(&mut self, other: Opened) -> Result<(), FleetError> {
-        let path = other.path.to_owned();
-        let reader = other.builder.with_batch_size(BATCH_ROWS).build().map_err(|error| not_whole(&path, error))?;
-        for batch in reader {
-            let batch = batch.map_err(|error| not_whole(&path, error.into()))?;
-            self.inner.write(&batch).map_err(|error| self.error(error.into()))?;
-        }
-        Ok(())
+        other.each(|batch| self.inner.write(batch).map_err(|error| self.error(error.into())))
     }
 
     fn error(&self, error: io::Error) -> FleetError {
@@ -105,6 +100,23 @@ pub(crate) struct Opened {
     pub(crate) rows: u64,
     path: PathBuf,
     builder: ParquetRecordBatchReaderBuilder<Source>,
+}
+
+impl Opened {
+    /// Reads all rows.
+    pub(crate) fn read(self) -> Result<(), FleetError> {
+        self.each(|_| Ok(()))
+    }
+
+    /// Calls `each` with all rows, some at a time.
+    fn each(self, mut each: impl FnMut(&RecordBatch) -> Result<(), FleetError>) -> Result<(), FleetError> {
+        let path = &self.path;
+        let reader = self.builder.with_batch_size(BATCH_ROWS).build().map_err(|error| not_whole(path, error))?;
+        for batch in reader {
+            each(&batch.map_err(|error| not_whole(path, error.into()))?)?;
+        }
+        Ok(())
+    }
 }
 
 /// Opens a file, of which it reads the end. The file must be of this version, and have its columns.

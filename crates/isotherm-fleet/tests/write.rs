@@ -146,7 +146,7 @@ fn what_is_missing_is_written_later_and_nothing_twice() {
     assert_eq!(dataset.compact("2024-10-05").unwrap(), Default::default());
     let done = written(&dataset, &[("all", &[&first, &second])], LATER);
     assert_eq!((done.quarters, done.present), (0, 8));
-    assert!(dataset.check().unwrap().wrong.is_empty());
+    assert!(dataset.check(false).unwrap().wrong.is_empty());
 
     // What comes after a compaction is taken into the file of the day.
     let third = directory.path().join("all/seconds-3.rec");
@@ -180,7 +180,7 @@ fn a_compaction_that_was_ended_goes_on_and_copies_of_files_go() {
 
     // Somebody has put a file back.
     fs::copy(&kept, folder.join("quarter-02.parquet")).unwrap();
-    let wrong = dataset.check().unwrap().wrong;
+    let wrong = dataset.check(false).unwrap().wrong;
     assert!(wrong[0].to_string().contains("another file of this host and day has"), "{wrong:?}");
     assert_eq!(dataset.compact("2024-10-05").unwrap().twice, 1);
     assert_eq!(read(&dataset), whole);
@@ -302,7 +302,7 @@ fn files_that_are_cut_short_misplaced_or_of_another_version_are_named() {
     let file = folder.join("quarter-01.parquet");
     let whole = fs::read(&file).unwrap();
     let wrong = |expected: &str| {
-        let wrong = dataset.check().unwrap().wrong;
+        let wrong = dataset.check(false).unwrap().wrong;
         assert_eq!(wrong.len(), 1, "{wrong:?}");
         let text = chain(&wrong[0]);
         assert!(text.contains(expected), "{text}");
@@ -315,6 +315,14 @@ fn files_that_are_cut_short_misplaced_or_of_another_version_are_named() {
     wrong("quarter-01.parquet is cut short");
     fs::write(&file, b"").unwrap();
     wrong("quarter-01.parquet is cut short");
+    // What is wrong in the middle is found by reading all of it.
+    let mut damaged = whole.clone();
+    damaged[4..64].fill(0x5a);
+    fs::write(&file, &damaged).unwrap();
+    assert!(dataset.check(false).unwrap().wrong.is_empty());
+    let found = dataset.check(true).unwrap();
+    let text = chain(&found.wrong[0]);
+    assert!(found.wrong.len() == 1 && text.contains("quarter-01.parquet is cut short, damaged"), "{text}");
 
     let key = b"isotherm.fleet.version";
     let place = whole.windows(key.len()).position(|part| part == key).unwrap() + key.len() + 2;
@@ -330,8 +338,8 @@ fn files_that_are_cut_short_misplaced_or_of_another_version_are_named() {
     let other = dataset.root().join(DATE).join("host=b2");
     fs::create_dir(&other).unwrap();
     fs::copy(&file, other.join("quarter-01.parquet")).unwrap();
-    let text = dataset.check().unwrap().wrong[0].to_string();
+    let text = dataset.check(false).unwrap().wrong[0].to_string();
     assert!(text.contains("has rows of host a1 on 2024-10-04, and was moved or copied here"), "{text}");
-    let nothing = Dataset::new(directory.path()).check().unwrap_err();
+    let nothing = Dataset::new(directory.path()).check(false).unwrap_err();
     assert!(nothing.to_string().contains("has no rows of hosts"), "{nothing}");
 }

@@ -21,8 +21,8 @@ FROM (
       COUNT(DISTINCT CASE WHEN minute > newest - 604800 THEN minute END) AS n_now,
       CAST(SUM(CASE WHEN minute <= newest - 604800 THEN present_bytes ELSE 0 END) AS BIGINT) AS sum_before,
       CAST(SUM(CASE WHEN minute > newest - 604800 THEN present_bytes ELSE 0 END) AS BIGINT) AS sum_now
-    FROM fleet
-    CROSS JOIN (SELECT MAX(minute) AS newest FROM fleet) AS last_minute
+    FROM (SELECT MAX(minute) AS newest FROM fleet) AS last_minute
+    CROSS JOIN fleet
     WHERE kind IN ('memory', 'shared') AND minute > newest - 1209600
     GROUP BY service
   ) AS by_service

@@ -3,16 +3,16 @@
 SELECT
   service,
   host,
-  name AS host_name,
+  host_name,
   peak_present AS peak_present_bytes,
   peak_used AS peak_used_bytes,
+  peak_present - peak_used AS unused_bytes,
   CAST(FLOOR(CAST(peak_used AS DOUBLE) * 1.1e0) AS BIGINT) AS could_be_bytes,
   limit_now AS limit_bytes
 FROM (
   SELECT
     service,
     host,
-    MAX(minute_name) AS name,
     MAX(minute_present) AS peak_present,
     MAX(minute_used) AS peak_used,
     MIN(minute_limit) AS limit_now
@@ -21,7 +21,6 @@ FROM (
       service,
       host,
       minute,
-      MAX(host_name) AS minute_name,
       CAST(SUM(present_bytes) AS BIGINT) AS minute_present,
       CAST(SUM(CASE WHEN within_1800s_bytes IS NULL THEN present_bytes
         ELSE within_1800s_bytes + unobservable_bytes END) AS BIGINT) AS minute_used,
@@ -32,5 +31,7 @@ FROM (
   ) AS by_minute
   GROUP BY service, host
 ) AS by_host
+LEFT JOIN (SELECT host AS named_host, MAX(host_name) AS host_name FROM fleet WHERE kind = 'group' GROUP BY host) AS names
+  ON named_host = host
 WHERE peak_present IS NOT NULL
-ORDER BY peak_present - peak_used DESC, service, host
+ORDER BY unused_bytes DESC, service, host

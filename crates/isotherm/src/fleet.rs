@@ -21,7 +21,7 @@ pub fn run(options: &cli::Fleet) -> Result<ExitCode> {
     match &options.command {
         FleetCommand::Write(options) => write(&options.paths, &options.to, &options.group, options.quiet),
         FleetCommand::Compact(options) => compact(&options.dataset, options.before.as_deref()),
-        FleetCommand::Check(options) => check(&options.dataset),
+        FleetCommand::Check(options) => check(&options.dataset, options.whole),
         FleetCommand::Views(options) => views(options.view.as_deref()),
         FleetCommand::Generate(options) => generate(
             &options.dataset,
@@ -123,8 +123,8 @@ fn compact(dataset: &Path, before: Option<&str>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(dataset: &Path) -> Result<ExitCode> {
-    let found = Dataset::at(dataset)?.check()?;
+fn check(dataset: &Path, whole: bool) -> Result<ExitCode> {
+    let found = Dataset::at(dataset)?.check(whole)?;
     found.wrong.iter().for_each(|error| tell(format_args!("isotherm: {}", chain(error))));
     let parts = [(found.files, "file"), (found.hosts, "host"), (found.days, "day"), (found.rows, "row")];
     let parts = parts.map(|(number, thing)| counted(number, thing)).join(", ");

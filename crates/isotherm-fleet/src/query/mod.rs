@@ -3,8 +3,9 @@
 mod answer;
 mod pictures;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,19 +14,20 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::ListingOptions;
-#[cfg(feature = "object-store")]
-use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::{DataFrame, SessionConfig, SessionContext, col};
-use futures_util::StreamExt as _;
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use isotherm_core::units;
 use isotherm_report::sheet::{self, Sheet};
 use tokio::runtime::Runtime;
 
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, folder};
 use crate::error::FleetError;
 use crate::row::schema;
 use crate::views::{VIEWS, View};
@@ -47,9 +49,9 @@ const MOST_ROWS: usize = 100_000;
 /// file of a host and day; an end that is longer is read in two steps.
 const END: usize = 32 << 10;
 
-/// Views that have a group for each minute of each service and host are answered for so many hosts at a time: one after
-/// the other they take less memory, and less time too, than all at once.
-const HOSTS_AT_ONCE: usize = 10;
+/// A query about one host takes so many rows at a time. What it holds is small, and it has fewer steps than with the
+/// default of 8192.
+const HOST_BATCH: usize = 32 << 10;
 
 /// The days of which a dataset is asked, such as `2026-11-29`, with the first and the last one. The default is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,9 +93,11 @@ pub struct Engine {
     context: SessionContext,
     runtime: Runtime,
     root: PathBuf,
-    /// The days and hosts that are asked.
+    /// The days and hosts that are asked, with the days of each host.
     days: BTreeSet<String>,
-    hosts: BTreeSet<String>,
+    hosts: BTreeMap<String, Vec<String>>,
+    /// The URL of the dataset, with a slash at its end.
+    url: String,
 }
 
 /// What is asked.
@@ -108,7 +112,7 @@ impl Engine {
     /// # Errors
     /// If something is wrong with a file, which would make all answers wrong.
     pub fn open(dataset: &Dataset, days: &Days) -> Result<Self, FleetError> {
-        if let Some(error) = dataset.check()?.wrong.into_iter().next() {
+        if let Some(error) = dataset.check(false)?.wrong.into_iter().next() {
             return Err(error);
         }
         let failed = |error: std::io::Error| FleetError::from(DataFusionError::from(error));
@@ -117,10 +121,12 @@ impl Engine {
         let config = SessionConfig::new().with_information_schema(true);
         let context = SessionContext::new_with_config_rt(config, bounded.build_arc()?);
         let partitions = ["date", "host"].map(|name| (name.to_owned(), DataType::Utf8)).to_vec();
-        let (days_of, hosts) = dataset.days()?.into_keys().filter(|(day, _)| days.has(day)).unzip();
-        let files = ParquetFormat::default().with_metadata_size_hint(Some(END));
-        let options =
-            ListingOptions::new(Arc::new(files)).with_file_extension(".parquet").with_table_partition_cols(partitions);
+        let (mut days_of, mut hosts) = (BTreeSet::new(), BTreeMap::<String, Vec<String>>::new());
+        for (day, host) in dataset.days()?.into_keys().filter(|(day, _)| days.has(day)) {
+            hosts.entry(host).or_default().push(day.clone());
+            days_of.insert(day);
+        }
+        let options = files_of().with_table_partition_cols(partitions);
         let url = location(dataset, &context)?;
         let (table, condition) = match days.condition() {
             Some(condition) => ("fleet_of_all_days", Some(condition)),
@@ -136,7 +142,7 @@ impl Engine {
             }
             Ok::<_, DataFusionError>(())
         })?;
-        Ok(Self { context, runtime, root: dataset.root().into(), days: days_of, hosts })
+        Ok(Self { context, runtime, root: dataset.root().into(), days: days_of, hosts, url })
     }
 
     /// Answers a query. A statement that would change or write something is refused.
@@ -241,12 +247,11 @@ impl Engine {
         self.runtime.block_on(async {
             let frame = match question {
                 Question::Sql(sql) => self.plan(sql).await?,
-                Question::View(view) if view.name == "limits" && self.hosts.len() > HOSTS_AT_ONCE => {
-                    self.limits_by_hosts(view).await?
-                }
+                Question::View(view) if view.by_host => self.by_hosts(view).await?,
                 Question::View(view) => self.plan(view.sql).await?,
             };
-            let frame = frame.limit(0, most)?;
+            // An EXPLAIN has no plan within a limit.
+            let frame = if most.is_some() { frame.limit(0, most)? } else { frame };
             each(RecordBatch::new_empty(Arc::new(frame.schema().as_arrow().clone())))?;
             let mut batches = frame.execute_stream().await?;
             while let Some(batch) = batches.next().await {
@@ -261,27 +266,55 @@ impl Engine {
         self.context.sql_with_options(sql, reading).await
     }
 
-    /// The view `limits`, asked for a few hosts at a time.
-    async fn limits_by_hosts(&self, view: &View) -> Result<DataFrame, DataFusionError> {
-        let hosts: Vec<String> = self.hosts.iter().map(|host| host.replace('\'', "''")).collect();
-        let (mut schema, mut rows) = (None, Vec::new());
-        for hosts in hosts.chunks(HOSTS_AT_ONCE) {
-            let (Some(first), Some(last)) = (hosts.first(), hosts.last()) else { continue };
-            let frame = self.plan(&of_hosts(view, first, last)).await?;
-            schema = Some(Arc::new(frame.schema().as_arrow().clone()));
-            rows.extend(frame.collect().await?);
+    /// A view by host, asked of one host after the other, on each processor. So each group is found once, in a small
+    /// table. docs/fleet.md has the figures.
+    async fn by_hosts(&self, view: &View) -> Result<DataFrame, DataFusionError> {
+        let whole = self.plan(view.sql).await?;
+        if self.hosts.is_empty() {
+            return Ok(whole);
         }
-        let schema = schema.unwrap_or_else(|| Arc::new(Schema::empty()));
-        let frame = self.context.read_table(Arc::new(MemTable::try_new(schema, vec![rows])?))?;
-        let unused = col("peak_present_bytes") - col("peak_used_bytes");
-        frame.sort(vec![unused.sort(false, true), col("service").sort(true, false), col("host").sort(true, false)])
+        let answers = self.hosts.iter().map(|(host, days)| {
+            let asked = self.of_host(host, days).and_then(|context| Ok((context, with_host(view.sql, host)?)));
+            let answer = async {
+                let (context, sql) = asked?;
+                context.sql(&sql).await?.collect().await
+            };
+            async { tokio::spawn(answer).await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))? }
+        });
+        // While one ends and another one begins, no processor waits.
+        let at_once = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
+        let answers: Vec<Vec<RecordBatch>> =
+            futures_util::stream::iter(answers).buffered(at_once).try_collect().await?;
+        let schema = Arc::new(whole.schema().as_arrow().clone());
+        let named = |batch: RecordBatch| RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec());
+        let rows = answers.into_iter().flatten().map(named).collect::<Result<_, _>>()?;
+        let joined = SessionContext::new_with_config_rt(SessionConfig::new(), self.context.runtime_env());
+        joined.register_table("answers", Arc::new(MemTable::try_new(schema, vec![rows])?))?;
+        joined.sql(&format!("SELECT * FROM answers ORDER BY {}", view.order())).await
+    }
+
+    /// The table `fleet` with the rows of one host, for one processor. It has no columns of the path.
+    fn of_host(&self, host: &str, days: &[String]) -> Result<SessionContext, DataFusionError> {
+        let folders = days.iter().map(|day| ListingTableUrl::parse(format!("{}{}/", self.url, folder(day, host))));
+        let files = ListingTableConfig::new_with_multi_paths(folders.collect::<Result<_, _>>()?);
+        let files = files.with_listing_options(files_of()).with_schema(columns());
+        let config = SessionConfig::new().with_target_partitions(1).with_batch_size(HOST_BATCH);
+        let context = SessionContext::new_with_config_rt(config, self.context.runtime_env());
+        context.register_table("fleet", Arc::new(ListingTable::try_new(files)?))?;
+        Ok(context)
     }
 }
 
-/// The query of a view of the hosts between these.
-fn of_hosts(view: &View, first: &str, last: &str) -> String {
-    let part = format!("FROM (SELECT * FROM fleet WHERE host BETWEEN '{first}' AND '{last}') AS fleet\n");
-    view.sql.replace("FROM fleet\n", &part)
+/// The query with a constant in the place of the column `host`, which is no key of groups then. Its columns may have
+/// other names.
+fn with_host(sql: &str, host: &str) -> Result<String, DataFusionError> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
+    let tokens = tokens.map_err(|error| DataFusionError::from(ParserError::TokenizerError(error.to_string())))?;
+    let constant = |token: Token| match token {
+        Token::Word(word) if word.value == "host" => Token::SingleQuotedString(host.into()),
+        other => other,
+    };
+    Ok(tokens.into_iter().map(|token| constant(token).to_string()).collect())
 }
 
 /// The URL of a dataset, whose bucket the engine knows then.
@@ -295,10 +328,17 @@ fn location(dataset: &Dataset, context: &SessionContext) -> Result<String, DataF
     Ok(format!("{}/", dataset.root().canonicalize()?.display()))
 }
 
+/// How the files of a folder are read.
+fn files_of() -> ListingOptions {
+    let files = ParquetFormat::default().with_metadata_size_hint(Some(END));
+    ListingOptions::new(Arc::new(files)).with_file_extension(".parquet")
+}
+
 /// The columns of a file, for this engine's version of Arrow.
 fn columns() -> Arc<Schema> {
     let field = |field: &Arc<arrow_schema::Field>| {
-        let kind = if *field.data_type() == arrow_schema::DataType::Int64 { DataType::Int64 } else { DataType::Utf8 };
+        let kind =
+            if *field.data_type() == arrow_schema::DataType::Int64 { DataType::Int64 } else { DataType::Utf8View };
         Field::new(field.name(), kind, field.is_nullable())
     };
     Arc::new(Schema::new(schema().fields().iter().map(field).collect::<Vec<_>>()))

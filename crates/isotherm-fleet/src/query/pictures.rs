@@ -104,7 +104,7 @@ const PICTURES: [Picture; 7] = [
         names: &["service", "host_name"],
         parts: &[
             ("in use", Paint::Hot, |of| of("peak_used_bytes")),
-            ("more in memory", Paint::Cold, |of| Some(of("peak_present_bytes")? - of("peak_used_bytes")?)),
+            ("more in memory", Paint::Cold, |of| of("unused_bytes")),
         ],
         mark: Some(("limit that could be", |of| of("could_be_bytes"))),
         figure: "could_be_bytes",

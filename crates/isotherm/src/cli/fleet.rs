@@ -77,6 +77,9 @@ pub struct FleetCompact {
 /// something is wrong; otherwise, a line says how many files, hosts, days and rows there are.
 #[derive(Args)]
 pub struct FleetCheck {
+    /// Read the files whole, not only their ends: that finds damage in the middle
+    #[arg(long)]
+    pub whole: bool,
     /// The dataset
     #[arg(value_name = "DATASET")]
     pub dataset: PathBuf,

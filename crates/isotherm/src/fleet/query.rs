@@ -72,6 +72,8 @@ fn rows(format: AnswerFormat) -> Option<RowFormat> {
 }
 
 fn open(of: &AnswerOptions) -> Result<Engine> {
+    // A query makes a table for each host.
+    isotherm_kernel::keep_freed_memory();
     let days = Days::new(of.from.as_deref(), of.to.as_deref())?;
     Ok(Engine::open(&Dataset::at(&of.dataset)?, &days)?)
 }

@@ -20,6 +20,12 @@ fn a_made_fleet_is_whole_and_a_file_that_is_cut_short_is_named() {
     let folder = std::fs::read_dir(place.path("made")).unwrap().next().unwrap().unwrap().path();
     let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path().join("day.parquet");
     let whole = std::fs::read(&file).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 3..whole.len() / 2].fill(0x5a);
+    std::fs::write(&file, &damaged).unwrap();
+    assert_eq!(place.run(&["fleet", "check", "made"]).status, 0);
+    let checked = place.run(&["fleet", "check", "--whole", "made"]);
+    assert!(checked.status == 1 && checked.err.contains("day.parquet is cut short, damaged"), "{checked:?}");
     std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
     let checked = place.run(&["fleet", "check", "made"]);
     assert!(checked.status == 1 && checked.err.contains("day.parquet is cut short"), "{checked:?}");

@@ -144,6 +144,31 @@ fn a_dataset_on_an_object_store_has_each_row_once_whatever_fails() {
     assert!(wrote.out.contains("8 quarters of an hour: there already"), "{wrote:?}");
 }
 
+/// `./dev test --all` builds the program with queries.
+#[cfg(feature = "fleet-query")]
+#[test]
+fn a_dataset_on_an_object_store_is_queried_there() {
+    let server = installed_or_skip!(Server::start());
+    let place = Place::new();
+    history(&place, 1);
+    assert_eq!(server.run(&place, &WRITE).status, 0);
+    assert_eq!(place.run(&["fleet", "write", "--to", "local", "history"]).status, 0);
+    let sum = "SELECT SUM(present_bytes) AS present, COUNT(DISTINCT host) AS hosts FROM fleet";
+    let ask = |dataset: &str| server.run(&place, &["fleet", "query", sum, dataset, "--format", "csv"]);
+    let known = format!("present,hosts\n{},1\n", 60 * (64 + 32 + 16 - 8) * MIB);
+    assert_eq!((ask("local").out, ask("s3://fleet/all").out), (known.clone(), known));
+    for view in isotherm_fleet::VIEWS {
+        let report = |dataset| {
+            let answer = server.run(&place, &["fleet", "report", dataset, "--view", view.name, "--format", "json"]);
+            assert_eq!(answer.status, 0, "{answer:?}");
+            answer.out
+        };
+        assert_eq!(report("s3://fleet/all"), report("local"), "{}", view.name);
+    }
+    let wrong = ask("s3://wrong/all");
+    assert!(wrong.status == 1 && wrong.err.contains("s3://wrong/all cannot be listed: NoSuchBucket"), "{wrong:?}");
+}
+
 #[test]
 fn a_wrong_bucket_and_missing_credentials_are_named_with_what_to_do() {
     let server = installed_or_skip!(Server::start());
