@@ -184,11 +184,13 @@ impl RegionSet {
     /// Borders of the survey are half the maximum number of regions at most, so that there is room for splits. Targets
     /// beyond that number have a history, but no regions. Targets that the survey has not read stay as they are.
     pub(crate) fn follow(&mut self, surveyed: Vec<(TargetSpace, Arc<PageHistory>)>, attributes: &Attributes) {
-        let present = surveyed.iter().map(|(_, history)| history.present()).sum();
+        let read: u64 = surveyed.iter().map(|(_, history)| history.present()).sum();
         let surveyed_ids: HashSet<TargetId> = surveyed.iter().map(|(space, _)| space.id).collect();
         let known = self.targets.extract_if(.., |target| surveyed_ids.contains(&target.space.id));
         let mut known: HashMap<TargetId, _> =
             known.map(|target| (target.space.id, (target.regions, target.new_space))).collect();
+        let others = self.targets.iter().filter_map(|target| target.history.as_ref());
+        let present = read + others.map(|history| history.present()).sum::<u64>();
         for (space, history) in surveyed {
             let (regions, new_space) = known.remove(&space.id).unwrap_or_default();
             self.add_surveyed(space, history, &regions, present, attributes);

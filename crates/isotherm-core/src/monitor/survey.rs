@@ -1,6 +1,6 @@
 //! A survey of all pages: each target is read part by part, and of each part some pages that were accessed are cleared.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,8 +281,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Keeps the survey until its next part is due.
     fn suspend(&mut self, pass: Pass, now: Duration) {
         if pass.is_first {
-            // What is known of some targets is better than nothing until the end of the survey.
-            let known = pass.surveyed.iter().map(|known| (known.space.clone(), Arc::clone(&known.history)));
+            // What is known of some targets is better than nothing until the end of the survey. Those that an earlier
+            // part has read have their regions.
+            let histories = self.regions.targets().iter().filter_map(|target| target.history.as_ref());
+            let followed: HashSet<*const PageHistory> = histories.map(Arc::as_ptr).collect();
+            let is_new = |known: &&Surveyed| !followed.contains(&Arc::as_ptr(&known.history));
+            let known = pass.surveyed.iter().filter(is_new);
+            let known = known.map(|known| (known.space.clone(), Arc::clone(&known.history)));
             let unknown = pass.waiting.iter().chain(pass.reading.iter().map(|reading| &reading.space));
             let unknown =
                 unknown.map(|space| (space.clone(), Arc::new(PageHistory::since(began(self.started, space.id)))));
