@@ -157,6 +157,9 @@ impl EventSink for RecordingSink {
                         Some(RecordingSummary { path, bytes, missed: std::mem::take(&mut self.all_missed).counts });
                 }
             }
+            // Their activities tell how much memory the targets use from here on. Those of this sink are as old as a
+            // snapshot, and could be younger than one of the schemes that comes after it.
+            Event::Schemes(schemes) if !schemes.is_empty() => self.usage = None,
             // Each snapshot has the pace among its costs.
             Event::Targets(_) | Event::Attributes(_) | Event::Schemes(_) | Event::Pace { .. } | Event::Notice(_) => {}
         }
