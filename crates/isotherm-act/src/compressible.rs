@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ const LEVEL: i32 = -1;
 pub(super) struct Compressible {
     root: PathBuf,
     frames: Frames,
-    compressor: Option<Compressor<'static>>,
+    compressor: Compressor<'static>,
     page: Vec<u8>,
     compressed: Vec<u8>,
 }
@@ -39,9 +40,13 @@ impl fmt::Debug for Compressible {
 
 impl Compressible {
     /// `root` is the directory that stands for `/`.
-    pub(super) fn new(root: &Path) -> Self {
+    ///
+    /// # Errors
+    /// If there is no memory for a compressor.
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
         let (page, compressed) = (vec![0; PAGE_SIZE as usize], vec![0; compress_bound(PAGE_SIZE as usize)]);
-        Self { root: root.into(), frames: Frames::unchecked(root), compressor: None, page, compressed }
+        let compressor = Compressor::new(LEVEL)?;
+        Ok(Self { root: root.into(), frames: Frames::unchecked(root), compressor, page, compressed })
     }
 
     /// Appends to `found` the pages in memory in `ranges`, which are sorted and disjoint, whose block compresses well.
@@ -52,10 +57,6 @@ impl Compressible {
     /// Returns the error of open(2) or read(2) on the pagemap or the memory of the process.
     pub(super) fn find(&mut self, pid: u32, ranges: &[AddrRange], found: &mut Vec<AddrRange>) -> Result<(), Errno> {
         let Self { root, frames, compressor, page, compressed } = self;
-        let compressor = match compressor {
-            Some(compressor) => compressor,
-            none => none.insert(Compressor::new(LEVEL).map_err(|_| Errno::NOMEM)?),
-        };
         let memory = File::open(root.join(format!("proc/{pid}/mem")))
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         let mut last = (u64::MAX, false);

@@ -34,7 +34,7 @@ pub struct ProcessInspector {
     frames: Frames,
     young: Option<Young>,
     huge: Option<Huge>,
-    compressible: Compressible,
+    compressible: Option<Compressible>,
     places: Option<Places>,
     spent: Duration,
     cpu: Duration,
@@ -51,7 +51,7 @@ impl ProcessInspector {
             frames: Frames::unchecked("/".as_ref()),
             young: None,
             huge: None,
-            compressible: Compressible::new("/".as_ref()),
+            compressible: None,
             places: None,
             spent: Duration::ZERO,
             cpu: Duration::ZERO,
@@ -80,6 +80,9 @@ impl PageInspector for ProcessInspector {
         match kind {
             PageKind::Young if self.young.is_none() => self.young = Some(Young::open(self.open_probe)?),
             PageKind::Huge if self.huge.is_none() => self.huge = Some(Huge::open(&self.root)?),
+            PageKind::Compressible if self.compressible.is_none() => {
+                self.compressible = Some(Compressible::open(&self.root)?);
+            }
             PageKind::Node(node) => {
                 let places = match &mut self.places {
                     Some(places) => places,
@@ -107,15 +110,16 @@ impl PageInspector for ProcessInspector {
         let (began, cpu) = (Instant::now(), monitor_cpu_time());
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
-        let result = match (kind, &mut self.young, &mut self.huge, &mut self.places) {
+        let Self { young, huge, compressible, places, .. } = self;
+        let result = match (kind, young, huge, compressible, places) {
             (PageKind::Present, ..) => self.frames.each(held.pid, ranges, |addr, _| {
                 add_page(found, addr);
                 Ok(())
             }),
-            (PageKind::Compressible, ..) => self.compressible.find(held.pid, ranges, found),
-            (PageKind::Young, Some(young), _, _) => young.find(target, ranges, found),
-            (PageKind::Huge, _, Some(huge), _) => huge.find(held.pid, ranges, found),
-            (PageKind::Node(node), _, _, Some(places)) => places.on_node(held.pid, ranges, node, found),
+            (PageKind::Young, Some(young), ..) => young.find(target, ranges, found),
+            (PageKind::Huge, _, Some(huge), ..) => huge.find(held.pid, ranges, found),
+            (PageKind::Compressible, .., Some(compressible), _) => compressible.find(held.pid, ranges, found),
+            (PageKind::Node(node), .., Some(places)) => places.on_node(held.pid, ranges, node, found),
             _ => Err(Errno::OPNOTSUPP),
         };
         self.spent += began.elapsed();

@@ -86,7 +86,7 @@ impl Page {
         for domain in ["Page", "Runtime", "Log"] {
             page.call(&format!("{domain}.enable"), json!({}));
         }
-        // The renderer would keep 100 MB of answers for whoever asks for them.
+        // By default the renderer keeps up to 100 MB of responses, which would count as memory of the page.
         page.call("Network.enable", json!({ "maxTotalBufferSize": 1 << 20, "maxResourceBufferSize": 1 << 20 }));
         let scheme = if dark { "dark" } else { "light" };
         page.call(

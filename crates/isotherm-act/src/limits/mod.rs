@@ -259,7 +259,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
             },
             None => 0,
         };
-        let count = cgroup.times_above_high();
+        let count = (self.file == LimitFile::High).then(|| cgroup.times_above_high()).flatten();
         let mut was_above = Some(false);
         if let Some(limited) = self.limited.get_mut(&path) {
             if !limited.is_ours(found) {

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use isotherm_core::scheme::{Action, Condition, Scheme};
 use isotherm_core::{AddrRange, RegionSnapshot, Snapshot, TargetId, TargetSnapshot};
-use isotherm_record::{Header, Host, Needs, SnapshotRecord};
+use isotherm_record::{Activity, Header, Host, Needs, SnapshotRecord};
 use isotherm_run::{EndReason, Event};
 
 use super::*;
@@ -39,8 +40,12 @@ fn header() -> Header {
 }
 
 fn snapshot(second: u64) -> Event {
+    snapshot_of(7, second)
+}
+
+fn snapshot_of(pid: u32, second: u64) -> Event {
     let region = RegionSnapshot::new(AddrRange::new(0x1000, 0x9000).unwrap());
-    let id = TargetId::process(7, Duration::ZERO);
+    let id = TargetId::process(pid, Duration::ZERO);
     let target = TargetSnapshot { id, regions: vec![region], mappings: Arc::default() };
     let snapshot = Snapshot {
         time: Duration::from_secs(second),
@@ -50,6 +55,19 @@ fn snapshot(second: u64) -> Event {
         ..Snapshot::default()
     };
     Event::Snapshot(Arc::new(SnapshotRecord { snapshot, ..SnapshotRecord::default() }))
+}
+
+#[test]
+fn a_history_that_begins_before_the_schemes_are_known_takes_their_activities() {
+    let directory = tempfile::tempdir().unwrap();
+    let (header, own) = (header(), std::process::id());
+    let mut writer = HistoryWriter::new(directory.path(), Arc::default());
+    let mut put = |event| assert_eq!(writer.event(&event, (&header, Duration::ZERO), true), None);
+    put(snapshot_of(own, 1));
+    put(Event::Schemes([Scheme::new("s", Condition::ANY, Action::Stat)].into()));
+    put(snapshot_of(own, 3));
+    // The thread of the schemes has read the clock just before.
+    put(Event::Activity(Arc::new(Activity { time: Duration::from_millis(2900), ..Activity::default() })));
 }
 
 /// Writes one file of a history, of these seconds.
