@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_kernel::{Containers, monitor_cpu_time, unix_ns};
+use isotherm_kernel::{Containers, monitor_cpu_time, return_freed_memory, unix_ns};
 use isotherm_report::Selection;
 use isotherm_report::right_size::WINDOW;
 use isotherm_scheme::Diagnostics;
@@ -45,7 +45,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How often groups are made for large cgroups.
 const CGROUPS: Duration = Duration::from_secs(5);
 
-/// How often the history is brought in order, and files of idle memory are written.
+/// How often the history is brought in order, files of idle memory are written, and freed memory is returned.
 const MAINTAIN: Duration = Duration::from_secs(60);
 
 /// How often right sizes are computed again, and how far the history goes back that they are computed from.
@@ -475,6 +475,7 @@ impl Clock {
                     daemon.write_idle_files();
                     daemon.maintain_history();
                     daemon.right_size(!all);
+                    return_freed_memory();
                 });
             });
         }

@@ -188,6 +188,7 @@ struct Schemes {
     quota: Floats,
     goal: Floats,
     exceeded: Sums,
+    net: Floats,
     bytes: Sums,
     refused: Sums,
 }
@@ -243,6 +244,11 @@ impl Families {
                 quota: metrics.gauges("scheme_quota", "What the quota allows in a period", bytes()),
                 goal: metrics.gauges("scheme_goal_score", "How far the goals are reached; 1 is exactly", None),
                 exceeded: metrics.sums("scheme_quota_exceeded", "Periods in which the quota did not suffice", None),
+                net: metrics.gauges(
+                    "group_net_freed",
+                    "Bytes that the schemes have freed, less those by which compressed swap has grown since they began",
+                    bytes(),
+                ),
                 bytes: metrics.sums(
                     "scheme",
                     "Bytes that the scheme tried, applied (freed or moved, where the action does so), and left to \
@@ -357,6 +363,9 @@ fn by_cgroup(known: &Known, least: u64) -> BTreeMap<String, PageSums> {
 }
 
 fn of_schemes(families: &Schemes, group: &str, known: &Known) {
+    if let Some(net) = known.activity.as_ref().and_then(|activity| activity.net_freed()) {
+        set(&families.net, &[("group", group)], net as f64);
+    }
     for scheme in view::schemes(known) {
         let labels = [("group", group), ("scheme", &*scheme.name)];
         if let Some(awake) = scheme.awake {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::usage::{pressure, stall_time};
+use crate::usage::{meminfo, pressure, stall_time};
 
 /// Counters since boot, and the memory of compressed swap as it is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,19 +44,27 @@ pub fn system_counters(root: &Path) -> io::Result<SystemCounters> {
         swapped_out: count("pswpout"),
         some_stalled: pressure.as_ref().map(stall_time),
         all_stalled: pressure.map(|pressure| Duration::from_micros(pressure.full.total)),
-        zram: zram(root),
+        zram: zram(root).unwrap_or(0),
     })
 }
 
-/// The bytes that all zram devices take.
-fn zram(root: &Path) -> u64 {
-    let Ok(devices) = read_dir(root.join("sys/block")) else { return 0 };
+/// The bytes of memory that compressed swap takes below `root`: zram, with what its allocator loses, and zswap. `None`
+/// if there is neither.
+pub fn compressed_swap(root: &Path) -> Option<u64> {
+    // The kernel has the line for zswap whether there is any or not.
+    let zswap = meminfo(root).ok().and_then(|info| info.z_swap).filter(|&bytes| bytes > 0);
+    zram(root).into_iter().chain(zswap).reduce(|sum, bytes| sum + bytes)
+}
+
+/// The bytes that all zram devices take. `None` if there is none that was ever in use.
+fn zram(root: &Path) -> Option<u64> {
+    let devices = read_dir(root.join("sys/block")).ok()?;
     let used = devices.filter_map(|device| {
         let device = device.ok().filter(|device| device.file_name().to_string_lossy().starts_with("zram"))?;
         let fields = read_to_string(device.path().join("mm_stat")).ok()?;
         fields.split_whitespace().nth(2)?.parse::<u64>().ok()
     });
-    used.sum()
+    used.reduce(|sum: u64, bytes| sum + bytes)
 }
 
 #[cfg(test)]
@@ -74,7 +82,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        assert!(system_counters(root.path()).is_err());
+        assert!(system_counters(root.path()).is_err() && compressed_swap(root.path()).is_none());
         file("proc/vmstat", "nr_free_pages 7\npgmajfault 11\npgmajfault_x 99\n");
         let found = system_counters(root.path()).unwrap();
         assert_eq!(found, SystemCounters { major_faults: 11, ..SystemCounters::default() });
@@ -90,6 +98,7 @@ mod tests {
         let found = system_counters(root.path()).unwrap();
         let refaults = (found.anonymous_refaults, found.file_refaults, found.swapped_out);
         assert_eq!((refaults, found.zram), ((3, 4, 5), 4097));
+        assert_eq!(compressed_swap(root.path()), Some(4097));
         let stalled = (found.some_stalled, found.all_stalled);
         assert_eq!(stalled, (Some(Duration::from_millis(2)), Some(Duration::from_millis(1))));
     }

@@ -10,7 +10,7 @@
 //! - [`madvise`]: advice on the memory of another process
 //! - [`memory_use`], [`anonymous_bytes`], [`huge_bytes`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much
 //!   memory is in use
-//! - [`system_counters`]: faults, refaults and stalls of the whole system
+//! - [`system_counters`]: faults, refaults and stalls of the whole system; [`compressed_swap`]: the memory that it takes
 //! - [`memory_nodes`], [`nodes_with_memory`], [`tiers`]: the memory nodes, and how fast they are
 //! - [`node_used_share`]: how much of a memory node is used
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there
@@ -22,7 +22,8 @@
 //! - [`Elsewhere`]: who accesses memory of a process without its page tables
 //! - [`listening_names`], [`peer_user`]: Unix sockets with abstract names
 //! - [`lock_owned`], [`remove_owned`]: files that say what a run does to the machine, and whether it lives
-//! - [`keep_freed_memory`]: for programs that make and drop large tables
+//! - [`keep_freed_memory`]: for programs that make and drop large tables; [`share_freed_memory`],
+//!   [`return_freed_memory`]: for those that run for long
 //! - [`Waiter`]: waits for the next sampling round
 //! - [`User`]: a user as whom a command is started
 //! - [`UserEvent`]: an event of the program for tracers
@@ -75,9 +76,9 @@ mod user_event;
 mod wait;
 mod zones;
 
-pub use allocator::keep_freed_memory;
+pub use allocator::{keep_freed_memory, return_freed_memory, share_freed_memory};
 pub use confinement::confinement;
-pub use counters::{SystemCounters, system_counters};
+pub use counters::{SystemCounters, compressed_swap, system_counters};
 pub use elsewhere::Elsewhere;
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};

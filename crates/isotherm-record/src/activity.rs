@@ -37,6 +37,7 @@ pub(crate) fn to_columns(activity: &Activity, from_boot: bool) -> columns::Activ
             stalled_ns: stalled.map(nanoseconds),
         },
         major_faults: activity.major_faults,
+        compressed_growth_bytes: activity.compressed_growth,
         surroundings: activity.surroundings.as_ref().and_then(Surroundings::to_json),
     }
 }
@@ -121,6 +122,7 @@ pub(crate) fn read(found: columns::Activity, identities: &Identities) -> Result<
             stalled: stalled_ns.map(Duration::from_nanos),
         },
         major_faults: found.major_faults,
+        compressed_growth: found.compressed_growth_bytes,
         surroundings: found.surroundings.as_deref().map(Surroundings::of_json).transpose()?,
     })
 }

@@ -24,7 +24,6 @@ pub(crate) struct Encoder {
     plain: IpcWriteOptions,
     compressed: IpcWriteOptions,
     dictionaries: DictionaryTracker,
-    context: IpcWriteContext,
 }
 
 impl Encoder {
@@ -33,7 +32,7 @@ impl Encoder {
         let plain = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
         let compressed = plain.clone().try_with_compression(Some(COMPRESSION))?;
         let compressed = compressed.try_with_compression_level(Some(LEVEL))?;
-        Ok(Self { plain, compressed, dictionaries: DictionaryTracker::new(true), context: IpcWriteContext::default() })
+        Ok(Self { plain, compressed, dictionaries: DictionaryTracker::new(true) })
     }
 
     /// The message that begins a stream.
@@ -51,9 +50,10 @@ impl Encoder {
     /// takes its place.
     pub(crate) fn batch(&mut self, batch: &RecordBatch, segment: Segment, bytes: usize) -> Result<Vec<u8>, ArrowError> {
         let options = if segment.is_whole || bytes >= SMALL { &self.compressed } else { &self.plain };
+        // The tables of Zstandard take 2 MiB, and a segment is compressed once in a while.
+        let mut context = IpcWriteContext::default();
         // No column is a dictionary, and so there are no dictionaries to write.
-        let (_, encoded) =
-            IpcDataGenerator::default().encode(batch, &mut self.dictionaries, options, &mut self.context)?;
+        let (_, encoded) = IpcDataGenerator::default().encode(batch, &mut self.dictionaries, options, &mut context)?;
         frame(&encoded.ipc_message, &encoded.arrow_data, segment).ok_or_else(too_large)
     }
 }

@@ -227,6 +227,7 @@ fn some_activity() -> Activity {
         memory: vec![(target(1), MemoryUse::default()), (target(2), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
         major_faults: Some(1),
+        compressed_growth: Some(2),
         surroundings: Some(surroundings()),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::Report;
+use isotherm_core::scheme::{Action, Report};
 use isotherm_core::survey::{SurveySnapshot, TargetSurvey};
 use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot};
 use schemars::JsonSchema;
@@ -426,11 +426,22 @@ pub struct Activity {
     /// How many major page faults the targets have had since the start of the run: page faults for which a page was
     /// read from a disk or from swap. `None` if that is not known.
     pub major_faults: Option<u64>,
+    /// By how many bytes compressed swap (zram and zswap) has grown since the schemes began; 0 if it has shrunk. `None`
+    /// if there is none.
+    pub compressed_growth: Option<u64>,
     /// The surroundings of the targets, as they were read last. `None` if that is not known.
     pub surroundings: Option<Surroundings>,
 }
 
 impl Activity {
+    /// The bytes that the schemes have freed, less those by which compressed swap has grown. That growth may be due to
+    /// others, too, and what came back was freed more than once. `None` without compressed swap.
+    pub fn net_freed(&self) -> Option<i64> {
+        let frees = |report: &&Report| Action::named(&report.action.name).is_some_and(|action| action.frees());
+        let freed: u64 = self.schemes.iter().filter(frees).map(|report| report.total.applied_bytes).sum();
+        Some(freed.cast_signed().wrapping_sub(self.compressed_growth?.cast_signed()))
+    }
+
     /// This activity with what an earlier one says beyond it, so that the two are one. `None` if the sums of a scheme
     /// began anew in between: then both are needed.
     #[must_use]

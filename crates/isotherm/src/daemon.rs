@@ -26,6 +26,7 @@ pub fn run(options: &Daemon) -> Result<ExitCode> {
         writeln!(standard_output(), "{}", isotherm_core::sanitise(&format!("{path}: right, with {groups}")))?;
         return Ok(ExitCode::SUCCESS);
     }
+    isotherm_kernel::share_freed_memory();
     command::raise_file_limit();
     command::survive_file_size_limit()?;
     isotherm_agent::run(options.config.as_deref(), rights)?;

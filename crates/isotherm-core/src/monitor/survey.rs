@@ -10,7 +10,7 @@ use super::parties::{Added, Parties};
 use super::{Monitor, MonitorError, SurveyWork};
 use crate::region_set::RegionSet;
 use crate::survey::{
-    BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, Credit, HistoryUpdate, Learned, PageHistory,
+    BlockFrames, BlockPages, CLEAR_BLOCK, ClearLimits, ClearPages, Credit, HistoryUpdate, Learned, Memos, PageHistory,
     PartUpdate, SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, TargetSurvey, Windows,
 };
 use crate::{AccessProbe, AddressSpace, Sink, TargetId, TargetSpace};
@@ -39,6 +39,7 @@ pub(super) struct Pass {
     /// Whether nothing was known before.
     is_first: bool,
     learned: Learned,
+    memos: Memos,
     /// What is added up.
     parties: Parties,
     cost: SurveyCost,
@@ -249,7 +250,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             let all = pass.present.max(pass.present_before);
             update.keep_stretches(RegionSet::part(present, all, &self.attributes).saturating_mul(2));
             let knows_swap = self.probe.survey().is_some_and(|survey| survey.knows_swap());
-            let (history, mut found) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
+            let (history, mut found, memos) = update.finish_with_sums(now, (space.id, &space.mappings), knows_swap);
+            pass.memos = memos;
             let mut views = Vec::new();
             if let Some(survey) = self.probe.survey() {
                 survey.second_views(space.id, &mut |start, pages| views.push((start, pages)));
@@ -321,6 +323,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             present: 0,
             present_before: self.regions.present(),
             learned: Learned::default(),
+            memos: Memos::default(),
             cost: SurveyCost::default(),
             credit,
             clears: self.survey.as_ref().map_or(0.0, SurveyPlan::clears),
@@ -348,7 +351,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         let rest = self.probe.activity().and_then(|activity| activity.rest(space.id));
         let of_start = || self.at_start.get(&space.id).copied().filter(|_| history.surveys() == 0);
         let is_at_rest = rest.is_some() && rest == history.rest.or_else(of_start);
-        let update = history.update(now).with_panel(panel).with_rest(rest, is_at_rest);
+        let memos = std::mem::take(&mut pass.memos);
+        let update = history.update(now).with_panel(panel).with_rest(rest, is_at_rest).with_memos(memos);
         let windows = Windows::new(update.history());
         Some(Reading { space, stage: Stage::Between(update, 0), windows, before })
     }

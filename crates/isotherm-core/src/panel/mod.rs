@@ -526,7 +526,9 @@ impl Panel {
         let begin = windows.map(|window| window.begin);
         let repeats = window::repeats(&windows);
         let mut all = [Watched::default(); COUNT];
-        let (mut views, several) = (Views::default(), self.targets.len() > 1);
+        let several = self.targets.len() > 1;
+        let pages = self.targets.iter().map(|drawn| drawn.members.len()).sum();
+        let mut views = if several { Views::of(pages) } else { Views::default() };
         let mut parties: BTreeMap<u32, ([Watched; COUNT], Views<'_>)> = BTreeMap::new();
         let targets = self.targets.iter().map(|drawn| {
             let at_rest = self.rests.windows(drawn.id, &begin);

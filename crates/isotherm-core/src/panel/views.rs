@@ -24,6 +24,11 @@ struct View<'a> {
 }
 
 impl<'a> Views<'a> {
+    /// Room for so many pages, so that adding them takes no more memory.
+    pub(super) fn of(pages: usize) -> Self {
+        Self(Vec::with_capacity(pages))
+    }
+
     /// Adds pages of the panel that share an accessed bit.
     pub(super) fn add(&mut self, same: &'a [Member], at_rest: [bool; COUNT]) {
         let views = same.iter().filter_map(|member| Some((member, member.frame?)));

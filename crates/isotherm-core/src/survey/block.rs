@@ -10,6 +10,7 @@ use super::lasts::Lasts;
 use super::number::SurveyNumber;
 use super::{BLOCK_PAGES, PageBits};
 use crate::AddrRange;
+use crate::order::GOLDEN;
 
 /// A block is hot after this many surveys in a row.
 const HOT: u8 = 3;
@@ -343,6 +344,14 @@ impl BlockState {
 
     fn shared(&self) -> PageBits {
         self.of_rare(|rare| rare.shared)
+    }
+
+    /// A hash of the state.
+    pub(super) fn mixed(&self) -> u64 {
+        let sets = [self.present, self.clear, self.exact, self.unplaced, self.touched(), self.at_rest()];
+        let mixed = sets.iter().fold(0_u64, |mixed, set| mixed.rotate_left(9) ^ set.mixed());
+        let bounds = u64::from(self.bounds.0.get()) << 16 | u64::from(self.bounds.1.get());
+        mixed ^ bounds.wrapping_mul(GOLDEN) ^ self.counts.last.rotate_left(32)
     }
 
     /// The size of the state, in bytes.

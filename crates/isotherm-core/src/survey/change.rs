@@ -7,7 +7,7 @@ use super::{BLOCK_PAGES, BlockPages, ClearPages, PageBits};
 use crate::order::GOLDEN;
 
 /// The numbers of the surveys before and after a change of a block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// The number of the survey before.
     pub(super) before: SurveyNumber,

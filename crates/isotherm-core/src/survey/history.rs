@@ -443,7 +443,7 @@ mod tests {
             let update = update.take(&blocks).end(&mappings);
             update.finish_with_sums(Duration::ZERO, (TargetId::PhysicalMemory, &mappings), knows_swap)
         };
-        let (history, found) = survey(true);
+        let (history, found, _) = survey(true);
         let pages = |bytes: u64| bytes / PAGE_SIZE;
         let sums = found
             .by_mapping
@@ -457,7 +457,7 @@ mod tests {
         let blocks = found.by_block.iter().map(|block| (block.start / BLOCK_SIZE, pages(block.pages)));
         assert_eq!(blocks.collect::<Vec<_>>(), [(0, (500, Some(10))), (2, (0, Some(507)))]);
         assert_eq!((found.by_block.len(), found.by_block.is_empty()), (2, false));
-        let (history, found) = survey(false);
+        let (history, found, _) = survey(false);
         assert!(found.by_mapping.iter().all(|of| of.sums.figures.swapped.is_unknown()));
         assert!(found.by_block.iter().all(|block| block.pages.swapped.is_unknown()));
         assert!(history.pages_in(range(0, 3)).swapped.is_unknown());

@@ -1,11 +1,67 @@
-//! Remembers the new state of a block, so that blocks with the same old state and the same changes share it.
+//! Remembers the new states of blocks, so that blocks with the same old state and the same changes share one, and so do
+//! blocks whose states become the same in another way.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::block::BlockState;
+use super::change::Numbers;
+use super::{BlockPages, ClearPages, PageBits};
 
-/// The number of changes that are remembered. Neighbouring blocks often change alike.
-const SLOTS: usize = 64;
+/// The number of changes that are remembered. Blocks often change alike: neighbours, and those of processes that run
+/// the same program.
+const SLOTS: usize = 256;
+
+/// What the blocks of a survey have become by their changes, for the targets that are read one after the other.
+#[derive(Debug)]
+pub(crate) struct Memos {
+    /// The changes are those between these surveys.
+    numbers: Option<Numbers>,
+    /// The state of all blocks that were not known before.
+    pub(super) unknown: Arc<BlockState>,
+    pub(super) taken: Memo<BlockPages>,
+    pub(super) taken_at_rest: Memo<(BlockPages, PageBits)>,
+    pub(super) cleared: Memo<ClearPages>,
+    /// States of blocks that were read, by a hash.
+    read: HashMap<u64, Arc<BlockState>>,
+}
+
+impl Default for Memos {
+    fn default() -> Self {
+        Self {
+            numbers: None,
+            unknown: Arc::new(BlockState::NEW),
+            taken: Memo::default(),
+            taken_at_rest: Memo::default(),
+            cleared: Memo::default(),
+            read: HashMap::new(),
+        }
+    }
+}
+
+impl Memos {
+    /// The same for a target that is surveyed with these numbers.
+    pub(super) fn of(self, numbers: Numbers) -> Self {
+        if self.numbers == Some(numbers) { self } else { Self { numbers: Some(numbers), ..Self::default() } }
+    }
+
+    /// Lets a block whose part has ended share its state with one of those before. Their numbers of surveys are those
+    /// of this survey or older ones, so that equal states are the same for all of them.
+    pub(super) fn share(&mut self, state: &mut Arc<BlockState>) {
+        // A state with several owners is shared already.
+        if Arc::strong_count(state) > 1 {
+            return;
+        }
+        match self.read.entry(state.mixed()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Arc::clone(state));
+            }
+            Entry::Occupied(known) if known.get() == state => *state = Arc::clone(known.get()),
+            Entry::Occupied(_) => {}
+        }
+    }
+}
 
 /// Changes of block states.
 #[derive(Debug)]
@@ -38,7 +94,7 @@ impl<C: Clone + PartialEq> Memo<C> {
     ) -> Arc<BlockState> {
         // The odd factor spreads addresses and bits of pages over the upper bits.
         let mixed = (Arc::as_ptr(old) as u64 ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let index = (mixed >> 58) as usize % SLOTS;
+        let index = (mixed >> 56) as usize % SLOTS;
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, None);
         }

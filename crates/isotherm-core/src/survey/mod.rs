@@ -54,6 +54,7 @@ pub use fading::Fading;
 pub use history::PageHistory;
 pub use in_use::{InUse, RECENT_SURVEYS};
 pub use kinds::{ByReason, Kinds, Unseen};
+pub(crate) use memo::Memos;
 pub(crate) use nodes::ByNode;
 pub use nodes::{NodePages, NodeSums};
 pub(crate) use once::CountedOnce;

@@ -7,14 +7,14 @@ use super::block::{Block, BlockState};
 use super::borders::Borders;
 use super::change::Numbers;
 use super::chunk::{self, Chunk};
-use super::memo::Memo;
+use super::memo::Memos;
 use super::number::LONGEST;
 use super::once::CountedOnce;
 use super::panel::Panel;
 use super::snapshot::TargetSurvey;
 use super::tally::Tallies;
 use super::windows::Windows;
-use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, NodePages, PageBits, PageHistory};
+use super::{BLOCK_PAGES, BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, NodePages, PageHistory};
 use crate::{AtRest, Mapping, TargetId};
 
 /// A survey that is being taken into a history, part by part: between two of its parts.
@@ -35,13 +35,9 @@ pub struct HistoryUpdate {
     /// The memory nodes of pages of the part, in the order of addresses.
     placed: Vec<NodePages>,
     numbers: Numbers,
-    /// The state of all blocks that were not known before.
-    unknown: Arc<BlockState>,
+    memos: Memos,
     /// Whether the target has not run since the survey before, or since the run began if this is the first one.
     is_at_rest: bool,
-    taken: Memo<BlockPages>,
-    taken_at_rest: Memo<(BlockPages, PageBits)>,
-    cleared: Memo<ClearPages>,
     /// What was counted of the parts that have ended.
     tallies: Tallies,
     /// The stretches of these parts. `None` if a part was not counted.
@@ -67,6 +63,7 @@ impl PageHistory {
         let mut history = Self { times, number, unknown_share: self.unknown_share, ..Self::default() };
         history.chunks.reserve(self.chunks.len());
         history.below.reserve(self.below.len());
+        let numbers = Numbers { before, now: number, are_reduced, is_first };
         HistoryUpdate {
             old: self,
             old_chunk: 0,
@@ -74,12 +71,9 @@ impl PageHistory {
             history,
             part: Vec::new(),
             placed: Vec::new(),
-            numbers: Numbers { before, now: number, are_reduced, is_first },
-            unknown: Arc::new(BlockState::NEW),
+            numbers,
+            memos: Memos::default().of(numbers),
             is_at_rest: false,
-            taken: Memo::default(),
-            taken_at_rest: Memo::default(),
-            cleared: Memo::default(),
             borders: Some(Borders::default()),
         }
     }
@@ -91,6 +85,12 @@ impl HistoryUpdate {
     pub fn with_panel(mut self, panel: Panel) -> Self {
         self.history.panel = panel;
         self.tallies = Tallies::new(&self.history);
+        self
+    }
+
+    /// The same update, whose blocks share their states with those of the target that had these before.
+    pub(crate) fn with_memos(mut self, memos: Memos) -> Self {
+        self.memos = memos.of(self.numbers);
         self
     }
 
@@ -120,7 +120,7 @@ impl HistoryUpdate {
             }
             let chunk = old.get(self.old_chunk).filter(|chunk| chunk.start <= pages.start);
             let known = chunk.and_then(|chunk| chunk.state(pages.start));
-            let state = known.unwrap_or(&self.unknown);
+            let state = known.unwrap_or(&self.memos.unknown);
             let state = if self.is_at_rest {
                 let (found, before) = state.found_at_rest(pages, self.numbers.is_first);
                 let change = (BlockPages { start: 0, ..found }, before);
@@ -128,7 +128,7 @@ impl HistoryUpdate {
                     Some(known) if !self.numbers.are_reduced && known.stays_at_rest(&change) => Arc::clone(known),
                     _ => {
                         let hash = mixed(&found) ^ before.mixed().rotate_left(4);
-                        self.taken_at_rest.after(state, &change, hash, || state.after_rest(&change, self.numbers))
+                        self.memos.taken_at_rest.after(state, &change, hash, || state.after_rest(&change, self.numbers))
                     }
                 }
             } else {
@@ -136,7 +136,7 @@ impl HistoryUpdate {
                     Some(known) if !self.numbers.are_reduced && known.stays(pages) => Arc::clone(known),
                     _ => {
                         let change = BlockPages { start: 0, ..*pages };
-                        self.taken.after(state, &change, mixed(pages), || state.after(pages, self.numbers))
+                        self.memos.taken.after(state, &change, mixed(pages), || state.after(pages, self.numbers))
                     }
                 }
             };
@@ -199,19 +199,19 @@ impl HistoryUpdate {
         self.history
     }
 
-    /// Ends the survey at `now`. Returns what it says of a target with these mappings, too. `knows_swap` says whether
-    /// it tells which pages are in swap.
+    /// Ends the survey at `now`. Returns what it says of a target with these mappings, too, and what the next target may
+    /// share. `knows_swap` says whether it tells which pages are in swap.
     pub(crate) fn finish_with_sums(
         mut self,
         now: Duration,
         (id, mappings): (TargetId, &Arc<[Mapping]>),
         knows_swap: bool,
-    ) -> (Arc<PageHistory>, TargetSurvey) {
+    ) -> (Arc<PageHistory>, TargetSurvey, Memos) {
         self.history.knows_swap = knows_swap;
         self.end(now);
         let history = Arc::new(self.history);
         let sums = history.sums_with(id, mappings, self.tallies);
-        (history, sums)
+        (history, sums, self.memos)
     }
 
     fn end(&mut self, now: Duration) {
@@ -291,7 +291,7 @@ impl PartUpdate {
             let index = rest.partition_point(|(start, _)| *start < pages.start);
             rest = &mut rest[index..];
             if let Some((_, state)) = rest.first_mut().filter(|(start, _)| *start == pages.start) {
-                chunk::note_cleared(state, pages, &mut self.0.cleared);
+                chunk::note_cleared(state, pages, &mut self.0.memos.cleared);
             }
         }
     }
@@ -300,6 +300,7 @@ impl PartUpdate {
     /// to do.
     pub fn end(self, mappings: &[Mapping]) -> HistoryUpdate {
         let Self(mut update) = self;
+        update.part.iter_mut().for_each(|(_, state)| update.memos.share(state));
         let number = update.numbers.now;
         let blocks: Vec<Block<'_>> =
             update.part.iter().map(|(start, state)| Block { start: *start, number, state }).collect();

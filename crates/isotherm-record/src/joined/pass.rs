@@ -309,6 +309,7 @@ impl<'a> Pass<'a> {
             memory: Vec::new(),
             system: now.item.activity.system,
             major_faults: Some(sums.major_faults()),
+            compressed_growth: now.item.activity.compressed_growth.map(|_| sums.compressed_growth()),
             // Those of the targets of several recordings are not known.
             surroundings: now.item.activity.surroundings.clone().filter(|_| moment.shares.len() == 1),
         };

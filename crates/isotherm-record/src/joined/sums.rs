@@ -14,6 +14,8 @@ pub(super) struct Step {
     /// What each of its schemes did, in their order.
     pub(super) schemes: Vec<Statistics>,
     pub(super) major_faults: Option<u64>,
+    /// By how much compressed swap has grown.
+    growth: i64,
 }
 
 impl Step {
@@ -30,7 +32,9 @@ impl Step {
         });
         let faults = before.and_then(|before| before.major_faults).unwrap_or(0);
         let major_faults = activity.major_faults.map(|now| now.saturating_sub(faults));
-        Self { schemes: schemes.collect(), major_faults, activity }
+        let grown = |activity: &Activity| activity.compressed_growth.unwrap_or(0).cast_signed();
+        let growth = grown(&activity).wrapping_sub(before.map_or(0, grown));
+        Self { schemes: schemes.collect(), major_faults, growth, activity }
     }
 }
 
@@ -39,6 +43,7 @@ impl Step {
 pub(super) struct Sums {
     schemes: HashMap<Arc<str>, Statistics>,
     major_faults: u64,
+    growth: i64,
 }
 
 impl Sums {
@@ -48,6 +53,7 @@ impl Sums {
             add(self.schemes.entry(Arc::clone(&scheme.name)).or_default(), more);
         }
         self.major_faults = self.major_faults.saturating_add(step.major_faults.unwrap_or(0));
+        self.growth = self.growth.saturating_add(step.growth);
     }
 
     /// What the scheme of this name has done.
@@ -57,6 +63,10 @@ impl Sums {
 
     pub(super) fn major_faults(&self) -> u64 {
         self.major_faults
+    }
+
+    pub(super) fn compressed_growth(&self) -> u64 {
+        self.growth.max(0).cast_unsigned()
     }
 }
 

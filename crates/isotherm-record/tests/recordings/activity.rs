@@ -169,7 +169,7 @@ fn json_has_all_of_an_activity() {
             }
         })
     );
-    assert_eq!(activity["major_faults"], json!(12));
+    assert_eq!((&activity["major_faults"], &activity["compressed_growth_bytes"]), (&json!(12), &json!(18)));
     let used = |pid| {
         json!({
             "id": common::id_json(pid),

@@ -99,7 +99,7 @@ fn pyarrow_reads_a_recording_and_finds_the_documented_schema() {
         proportional_bytes: uint64, swapped_bytes: uint64 not null> not null> not null, \
         system: struct<total_bytes: uint64 not null, free_bytes: uint64 not null, available_bytes: uint64 not null, \
         swap_total_bytes: uint64 not null, swap_free_bytes: uint64 not null, stalled_ns: uint64> not null, \
-        major_faults: uint64, \
+        major_faults: uint64, compressed_growth_bytes: uint64, \
         surroundings: string>"
     );
     let mut schema = schema.to_vec();

@@ -16,7 +16,7 @@ use crate::groups::GroupBy;
 use crate::overhead::{Load, Overhead};
 use crate::schemes::{Scheme, Schemes};
 use crate::summary::{Summary, TargetTemperature, Temperature, folded};
-use crate::text::{cpu, cpu_over_windows, returned_share, scheme_facts};
+use crate::text::{cpu, cpu_over_windows, net_freed, returned_share, scheme_facts};
 use crate::wss::{PERCENTILES, Percentiles, Wss, WssBuilder};
 use crate::{ReportError, Source};
 
@@ -287,7 +287,8 @@ pub(crate) fn schemes(s: &Schemes) -> String {
         <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";
     let faults = s.major_faults.map(|faults| format!("<p>{} major faults of the targets</p>\n", units::count(faults)));
     let table = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
-    let mut out = faults.unwrap_or_default() + &table;
+    let net = net_freed(s).map(|text| format!("<p>{text}</p>\n"));
+    let mut out = faults.unwrap_or_default() + &net.unwrap_or_default() + &table;
     for scheme in s.schemes.iter().take(SCHEMES) {
         let total = &scheme.total;
         let cells: String = [

@@ -28,6 +28,12 @@ pub struct Schemes {
     /// Major page faults of all targets, for which a page was read from a disk or from swap. `None` if they are not
     /// known.
     pub major_faults: Option<u64>,
+    /// By how many bytes compressed swap (zram and zswap) has grown. It may hold pages of other processes, too. `None`
+    /// if there is none.
+    pub compressed_growth_bytes: Option<i64>,
+    /// The bytes that all schemes have freed, less those by which compressed swap has grown. What came back and was
+    /// freed again counts each time. `None` without compressed swap.
+    pub net_freed_bytes: Option<i64>,
     /// The schemes, in the order in which they appear.
     pub schemes: Vec<Scheme>,
     /// The activities that were recorded, about one per second.

@@ -20,7 +20,16 @@ impl Schemes {
     pub fn new(source: &dyn Source, selection: &Selection) -> Result<Self, ReportError> {
         let cut_short = source.cut_short();
         let (schemes, over_time) = (vec![], vec![]);
-        let mut made = Self { from_ns: 0, to_ns: 0, cut_short, major_faults: None, schemes, over_time };
+        let mut made = Self {
+            from_ns: 0,
+            to_ns: 0,
+            cut_short,
+            major_faults: None,
+            compressed_growth_bytes: None,
+            net_freed_bytes: None,
+            schemes,
+            over_time,
+        };
         let (mut before, mut first): (Option<Activity>, Option<Duration>) = (None, None);
         let mut any = false;
         let mut ids = vec![];
@@ -93,6 +102,11 @@ impl Schemes {
         if let Some(faults) = major_faults {
             self.major_faults = Some(self.major_faults.unwrap_or(0).saturating_add(faults));
         }
+        if let Some(grown) = activity.compressed_growth {
+            let grown_before = before.and_then(|before| before.compressed_growth).unwrap_or(0);
+            let grown = grown.cast_signed().wrapping_sub(grown_before.cast_signed());
+            self.compressed_growth_bytes = Some(self.compressed_growth_bytes.unwrap_or(0).saturating_add(grown));
+        }
         let stalled = before.and_then(|before| before.system.stalled).zip(activity.system.stalled);
         self.over_time.push(Moment {
             time_ns: nanoseconds(activity.time),
@@ -122,6 +136,9 @@ impl Schemes {
     }
 
     fn finish(&mut self) {
+        let freed = self.schemes.iter().filter(|scheme| scheme.frees()).map(|scheme| scheme.total.applied_bytes);
+        let freed = freed.fold(0, u64::saturating_add).cast_signed();
+        self.net_freed_bytes = self.compressed_growth_bytes.map(|grown| freed.saturating_sub(grown));
         for scheme in &mut self.schemes {
             let share = scheme.awake_time.as_secs_f64() / scheme.time.as_secs_f64();
             scheme.awake_share = if share.is_finite() { share } else { f64::from(u8::from(scheme.awake)) };

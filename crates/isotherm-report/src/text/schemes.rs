@@ -30,6 +30,9 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
             format!("{} major fault{plural} of the targets: pages read from a disk or swap", units::count(faults));
         writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
     }
+    if let Some(text) = net_freed(s) {
+        writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
+    }
     writeln!(out)?;
     table(out, terminal, &COLUMNS, &s.schemes.iter().map(line).collect::<Vec<_>>())?;
     for scheme in &s.schemes {
@@ -42,6 +45,24 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
         }
     }
     charts(out, terminal, s)
+}
+
+/// What is left of the freed bytes after what compressed swap has grown by. `None` if there is none, or nothing was freed.
+pub(crate) fn net_freed(s: &Schemes) -> Option<String> {
+    let (grown, net) = (s.compressed_growth_bytes?, s.net_freed_bytes?);
+    let freed = net.saturating_add(grown);
+    (freed > 0).then(|| {
+        format!(
+            "{} freed, {} more in compressed swap: {} net",
+            units::table_bytes(freed.cast_unsigned()),
+            signed(grown),
+            signed(net)
+        )
+    })
+}
+
+fn signed(bytes: i64) -> String {
+    format!("{}{}", if bytes < 0 { "-" } else { "" }, units::table_bytes(bytes.unsigned_abs()))
 }
 
 const COLUMNS: [Column; 11] = [

@@ -12,7 +12,7 @@ use isotherm_act::{ProcessActuator, ProcessInspector};
 use isotherm_core::scheme::{Actuator, Application, Feed, Goal, Metric, Report, Scheme, Schemes};
 use isotherm_core::{AccessProbe, Attributes, BoxError, MemoryUse, Sink, Snapshot, TargetId, units};
 use isotherm_kernel::cgroup::SelectedCgroups;
-use isotherm_kernel::{ProcessTable, Selection, memory_use, system_memory};
+use isotherm_kernel::{ProcessTable, Selection, compressed_swap, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
 use isotherm_scheme::Diagnostics;
@@ -140,6 +140,7 @@ impl PreparedSchemes {
             next_memory_use: Instant::now(),
             memory: Vec::new(),
             faults: MajorFaults::default(),
+            compressed: compressed_swap(Path::new("/")),
             refused: HashMap::new(),
             unswapped: HashSet::new(),
             acting: HashMap::new(),
@@ -220,6 +221,8 @@ struct Worker {
     next_memory_use: Instant,
     memory: Vec<(TargetId, MemoryUse)>,
     faults: MajorFaults,
+    /// The bytes of compressed swap when the schemes began.
+    compressed: Option<u64>,
     /// The refusal of each target that was reported last.
     refused: HashMap<TargetId, String>,
     /// The schemes for which the lack of swap was reported.
@@ -427,8 +430,11 @@ impl Worker {
         self.acting.clear();
         let system = system_memory(Path::new("/")).unwrap_or_default();
         let major_faults = Some(self.read_faults());
+        // Swap may have come since.
+        let compressed = compressed_swap(Path::new("/"));
+        let compressed_growth = compressed.map(|now| now.saturating_sub(self.compressed.unwrap_or(0)));
         let (time, memory) = (self.now(), self.memory.clone());
-        let activity = Activity { time, schemes, memory, system, major_faults, surroundings: None };
+        let activity = Activity { time, schemes, memory, system, major_faults, compressed_growth, surroundings: None };
         self.delivery.send(Event::Activity(Arc::new(activity)));
     }
 

@@ -213,6 +213,7 @@ pub fn activity(second: u64, schemes: Vec<Report>) -> Activity {
         memory: vec![(process(7), MemoryUse { resident: 60 * MIB, proportional: None, swapped: 4 * MIB })],
         system: SystemMemory { total: 1000 * MIB, free: 430 * MIB, swap_total: 1, ..SystemMemory::default() },
         major_faults: Some(3 * second),
+        compressed_growth: None,
         surroundings: None,
     }
 }

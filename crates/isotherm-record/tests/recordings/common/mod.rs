@@ -188,6 +188,7 @@ pub fn activity(i: u32) -> Activity {
             stalled: i.is_multiple_of(2).then_some(Duration::from_millis(1) * i),
         },
         major_faults: (!i.is_multiple_of(3)).then_some(6 * n),
+        compressed_growth: i.is_multiple_of(2).then_some(9 * n),
         surroundings: i.is_multiple_of(2).then(|| surroundings(n)),
     }
 }
