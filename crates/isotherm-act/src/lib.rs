@@ -23,6 +23,7 @@ mod compressible;
 mod dense;
 mod error;
 mod facts;
+mod folios;
 mod frames;
 mod held;
 mod inside;

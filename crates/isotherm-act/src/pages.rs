@@ -1,5 +1,5 @@
-//! The inspector: finds pages in memory, young pages, pages in huge pages, pages that compress well, and the properties
-//! of processes, just before an action.
+//! The inspector: finds pages in memory, young pages, pages in huge pages or in folios of some size, active pages, pages
+//! that compress well, and the properties of processes, just before an action.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
 use super::compressible::Compressible;
 use super::facts::facts;
+use super::folios::Folios;
 use super::frames::{Frames, FramesError, HugePages, add_page};
 use super::held::Held;
 use super::migration::Places;
@@ -35,6 +36,7 @@ pub struct ProcessInspector {
     young: Option<Young>,
     huge: Option<Huge>,
     compressible: Option<Compressible>,
+    folios: Option<Folios>,
     places: Option<Places>,
     spent: Duration,
     cpu: Duration,
@@ -52,6 +54,7 @@ impl ProcessInspector {
             young: None,
             huge: None,
             compressible: None,
+            folios: None,
             places: None,
             spent: Duration::ZERO,
             cpu: Duration::ZERO,
@@ -90,6 +93,15 @@ impl PageInspector for ProcessInspector {
                 };
                 places.has_node(node)?;
             }
+            PageKind::Active | PageKind::Folio(..) => {
+                let folios = match &mut self.folios {
+                    Some(folios) => folios,
+                    none => none.insert(Folios::open(&self.root)?),
+                };
+                if kind == PageKind::Active {
+                    folios.have_active()?;
+                }
+            }
             PageKind::Present | PageKind::Young | PageKind::Huge | PageKind::Compressible => {}
         }
         Ok(())
@@ -110,18 +122,23 @@ impl PageInspector for ProcessInspector {
         let (began, cpu) = (Instant::now(), monitor_cpu_time());
         let held = Held::new(&self.process_table, target).ok_or_else(|| refusal(Errno::SRCH))?;
         self.tells(kind).map_err(|_| refusal(Errno::PERM))?;
-        let Self { young, huge, compressible, places, .. } = self;
-        let result = match (kind, young, huge, compressible, places) {
-            (PageKind::Present, ..) => self.frames.each(held.pid, ranges, |addr, _| {
+        let Self { frames, young, huge, compressible, folios, places, .. } = self;
+        // What tells a kind is open since it was asked for.
+        let result = match kind {
+            PageKind::Present => Some(frames.each(held.pid, ranges, |addr, _| {
                 add_page(found, addr);
                 Ok(())
-            }),
-            (PageKind::Young, Some(young), ..) => young.find(target, ranges, found),
-            (PageKind::Huge, _, Some(huge), ..) => huge.find(held.pid, ranges, found),
-            (PageKind::Compressible, .., Some(compressible), _) => compressible.find(held.pid, ranges, found),
-            (PageKind::Node(node), .., Some(places)) => places.on_node(held.pid, ranges, node, found),
-            _ => Err(Errno::OPNOTSUPP),
+            })),
+            PageKind::Young => young.as_mut().map(|young| young.find(target, ranges, found)),
+            PageKind::Huge => huge.as_mut().map(|huge| huge.find(held.pid, ranges, found)),
+            PageKind::Compressible => compressible.as_mut().map(|by| by.find(held.pid, ranges, found)),
+            PageKind::Active => folios.as_mut().map(|by| by.find(held.pid, ranges, |of| of.flags.is_active(), found)),
+            PageKind::Folio(least, most) => {
+                folios.as_mut().map(|by| by.find(held.pid, ranges, |of| (least..=most).contains(&of.bytes), found))
+            }
+            PageKind::Node(node) => places.as_mut().map(|places| places.on_node(held.pid, ranges, node, found)),
         };
+        let result = result.unwrap_or(Err(Errno::OPNOTSUPP));
         self.spent += began.elapsed();
         self.cpu += monitor_cpu_time().saturating_sub(cpu);
         // If the process has ended, another process may have had its ID while the pages were read.

@@ -1,7 +1,7 @@
 //! Carries out actions on real processes. A test is skipped if it needs a privilege that this user does not have.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, RefusalReason, Work};
+use isotherm_core::scheme::{Action, Actuator, HUGE_PAGE_SIZE, Outcome, PageInspector, PageKind, RefusalReason, Work};
 use isotherm_core::{AccessProbe, AddrRange, BoxError, Observation, PAGE_SIZE, Sample, TargetSpace};
 use isotherm_kernel::{ProcessTable, Processes};
 use isotherm_probes::bpf::BpfProbe;
@@ -185,6 +185,8 @@ fn huge_pages_are_forbidden_allowed_made_and_found() {
     assert_eq!(apply(&mut actuator, &target, Action::NoHugePage, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("nh"));
     assert_eq!(pages(&mut inspector, &target, PageKind::Huge), []);
+    let small = PageKind::Folio(0, PAGE_SIZE);
+    assert_eq!(pages(&mut inspector, &target, small), [target.memory]);
     assert_eq!(apply(&mut actuator, &target, Action::HugePage, &[target.memory]), [Outcome::all(target.memory)]);
     assert!(target.has_flag("hg"));
     let outcome = apply(&mut actuator, &target, Action::Collapse, &[target.memory])[0];
@@ -192,6 +194,20 @@ fn huge_pages_are_forbidden_allowed_made_and_found() {
     assert_eq!(target.kib("AnonHugePages:") * 1024, outcome.applied, "{outcome:?}");
     let huge: u64 = pages(&mut inspector, &target, PageKind::Huge).iter().map(|range| range.size()).sum();
     assert_eq!(huge, outcome.applied);
+    let of_size = pages(&mut inspector, &target, PageKind::Folio(HUGE_PAGE_SIZE, u64::MAX));
+    assert_eq!(of_size.iter().map(|range| range.size()).sum::<u64>(), outcome.applied);
+    let of_less = pages(&mut inspector, &target, PageKind::Folio(2 * PAGE_SIZE, HUGE_PAGE_SIZE - 1));
+    assert_eq!(of_less, []);
+}
+
+#[test]
+fn pages_that_were_made_cold_are_not_active() {
+    let target = Target::start("touch");
+    let (mut actuator, mut inspector) = (actuator(&target), inspector(&target));
+    or_skip!(actuator.supports(Action::Cold, true));
+    or_skip!(inspector.tells(PageKind::Active));
+    assert_eq!(apply(&mut actuator, &target, Action::Cold, &[target.memory]), [Outcome::all(target.memory)]);
+    assert_eq!(pages(&mut inspector, &target, PageKind::Active), []);
 }
 
 #[test]

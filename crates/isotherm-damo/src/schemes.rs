@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use isotherm_core::AddrRange;
 use isotherm_core::scheme::{
-    ClosedInterval, Condition, Destinations, Filter, FilterKind, Goal, HUGE_PAGE_SIZE, Metric, NodePart, PageKind,
-    Quota, Scheme, Watermarks, Weights,
+    ClosedInterval, Condition, Destinations, Filter, FilterKind, Goal, Metric, NodePart, PageKind, Quota, Scheme,
+    Watermarks, Weights,
 };
 use isotherm_core::units::{self, A_SHARE, A_SIZE, A_TIME, QuantityError};
-use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_scheme::form::{
     A_NODE, A_NODE_WEIGHT, AN_ACTION, Fields, Names, Node, Value, action, at_least_one, check_inside, destinations,
     node_number, node_weight, with_destinations,
@@ -414,6 +414,7 @@ fn filter_kind(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Fil
     match type_node.text("a type of filter", diagnostics)? {
         "anon" => Some(FilterKind::Anonymous),
         "young" => Some(FilterKind::Pages(PageKind::Young)),
+        "active" => Some(FilterKind::Pages(PageKind::Active)),
         "memcg" => {
             let path = fields.require("memcg_path", diagnostics)?.text("a path", diagnostics)?;
             Some(FilterKind::Cgroup(format!("/{}", path.trim_start_matches('/')).into()))
@@ -434,19 +435,14 @@ fn filter_kind(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Fil
                 node.scalar(A_SIZE, diagnostics, units::parse_bytes)
             })?;
             match sizes.as_slice() {
-                [min, max] if *min > PAGE_SIZE && (*min..=*max).contains(&HUGE_PAGE_SIZE) => {
-                    Some(FilterKind::Pages(PageKind::Huge))
-                }
-                [_, _] => diagnostics.fail(
-                    range.position,
-                    "isotherm filters huge pages of 2 MiB only; write two sizes above 4 KiB that include 2 MiB",
-                ),
+                [min, max] if min <= max => Some(FilterKind::Pages(PageKind::Folio(*min, *max))),
+                [_, _] => diagnostics.fail(range.position, "the sizes are reversed; write the lower one first"),
                 _ => diagnostics.fail(range.position, format!("expected two sizes, found {}", sizes.len())),
             }
         }
         other => {
-            let message =
-                format!("isotherm has no filter {other:?} of damo; it has anon, memcg, young, hugepage_size and addr");
+            let known = "anon, memcg, young, active, hugepage_size and addr";
+            let message = format!("isotherm has no filter {other:?} of damo; it has {known}");
             diagnostics.fail(type_node.position, message)
         }
     }

@@ -74,7 +74,7 @@ fn errors_have_positions_and_say_what_isotherm_has() {
     };
     for (more, words) in [
         (r#""filters": [{"filter_type": "target", "matching": true}]"#, "no filter \"target\""),
-        (r#""filters": [{"filter_type": "hugepage_size", "hugepage_size": ["64K", "1M"]}]"#, "2 MiB only"),
+        (r#""filters": [{"filter_type": "hugepage_size", "hugepage_size": ["1M", "64K"]}]"#, "reversed"),
         (r#""max_nr_snapshots": "5""#, "--duration"),
         (r#""quotas": {"sz_bytes": "1 MiB", "reset_interval_ms": "0 ns"}"#, "need reset_interval_ms"),
         (r#""quotas": {"goal_tuner": "temporal"}"#, "consist"),

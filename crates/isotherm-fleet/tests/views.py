@@ -31,6 +31,8 @@ def with_chdb(dataset):
     clickhouse = session.Session()
     # Columns of the path; what is unknown is null, as in the other engines.
     clickhouse.query("SET use_hive_partitioning = 1, cast_keep_nullable = 1")
+    # Groups that take more than 1 GiB go to a disk.
+    clickhouse.query("SET max_bytes_before_external_group_by = 1073741824")
     # A host of digits only would be taken for a number.
     clickhouse.query(
         "CREATE VIEW fleet AS SELECT * REPLACE (extract(_path, 'host=([^/]+)') AS host) "

@@ -529,14 +529,15 @@ fn filter(node: &Node, diagnostics: &mut Diagnostics) -> Option<Filter> {
 }
 
 /// Kinds of memory that are one word, and those that are a field with a value.
-const WORDS: [&str; 5] = ["anonymous", "compressible", "file", "huge_page", "young"];
-const KINDS: [&str; 6] = ["mapping", "address", "process", "command", "cgroup", "node"];
+const WORDS: [&str; 6] = ["active", "anonymous", "compressible", "file", "huge_page", "young"];
+const KINDS: [&str; 7] = ["mapping", "address", "process", "command", "cgroup", "huge_page_size", "node"];
 
 fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
     if let Value::Text(word) = &node.value {
         return match word.as_str() {
             "anonymous" => Some(FilterKind::Anonymous),
             "file" => Some(FilterKind::File),
+            "active" => Some(FilterKind::Pages(PageKind::Active)),
             "compressible" => Some(FilterKind::Pages(PageKind::Compressible)),
             "huge_page" => Some(FilterKind::Pages(PageKind::Huge)),
             "young" => Some(FilterKind::Pages(PageKind::Young)),
@@ -557,6 +558,10 @@ fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
         "mapping" => Some(FilterKind::Mapping(Pattern::new(value.text("a name such as \"[heap]\"", diagnostics)?))),
         "command" => Some(FilterKind::Command(Pattern::new(value.text("a name such as redis-*", diagnostics)?))),
         "cgroup" => Some(FilterKind::Cgroup(cgroup(value, diagnostics)?)),
+        "huge_page_size" => {
+            let sizes = value.bounds(A_SIZE, (0, u64::MAX), diagnostics, units::parse_bytes)?;
+            Some(FilterKind::Pages(PageKind::Folio(sizes.min(), sizes.max())))
+        }
         "node" => Some(FilterKind::Pages(PageKind::Node(value.scalar(A_NODE, diagnostics, node_number)?))),
         "process" => {
             const A_PID: &str = "a process ID, a whole number above zero";

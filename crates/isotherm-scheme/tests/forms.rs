@@ -91,6 +91,8 @@ const EVERY_FIELD: &str = "
     - allow: {cgroup: /system.slice}
     - reject: huge_page
     - reject: {not: compressible}
+    - reject: active
+    - allow: {huge_page_size: 64KiB..1MiB}
     - reject: {not: young}
 ";
 

@@ -303,6 +303,7 @@ fn activity(i: u32) -> Activity {
         memory: vec![(process(7), MemoryUse::default())],
         system: SystemMemory { stalled: Some(Duration::from_nanos(1)), ..SystemMemory::default() },
         major_faults: Some(1),
+        compressed_growth: Some(1),
         surroundings: Some(Surroundings { cgroup: Some(Cgroup::default()), ..Surroundings::default() }),
     }
 }

@@ -18,6 +18,10 @@ pub enum PageKind {
     Huge,
     /// In memory, with contents that compress well.
     Compressible,
+    /// Active, as the kernel says that keeps lists of active and inactive pages.
+    Active,
+    /// In a folio of this many bytes at least and at most. The kernel manages the pages of a folio as one.
+    Folio(u64, u64),
     /// On this memory node.
     Node(NodeId),
 }
@@ -30,6 +34,8 @@ impl PageKind {
             Self::Young => "young",
             Self::Huge => "huge_page",
             Self::Compressible => "compressible",
+            Self::Active => "active",
+            Self::Folio(..) => "huge_page_size",
             Self::Node(_) => "node",
         }
     }

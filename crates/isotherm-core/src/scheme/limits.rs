@@ -210,7 +210,7 @@ mod tests {
         let block =
             BlockPages { present: PageBits::of(0..100), swapped: PageBits::of(swapped), ..BlockPages::default() };
         let update = Arc::new(PageHistory::default()).update(Duration::ZERO).take(&[block]).end(&mappings);
-        let (history, _) = update.finish_with_sums(Duration::from_secs(time), (TARGET, &mappings), true);
+        let (history, ..) = update.finish_with_sums(Duration::from_secs(time), (TARGET, &mappings), true);
         let target = TargetSnapshot { id: TARGET, regions: Vec::new(), mappings };
         Snapshot { targets: vec![target], histories: vec![(TARGET, history)], ..Snapshot::default() }
     }

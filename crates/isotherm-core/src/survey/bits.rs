@@ -2,6 +2,7 @@
 
 use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};
 
+use crate::order::GOLDEN;
 use crate::{AddrRange, PAGE_SIZE};
 
 /// The number of pages in a block: those that one page of page-table entries maps on x86-64.
@@ -140,7 +141,7 @@ impl PageBits {
 
     /// A hash of the set.
     pub(super) fn mixed(&self) -> u64 {
-        self.0.iter().fold(0, |mixed: u64, word| mixed.rotate_left(7) ^ word)
+        self.0.iter().fold(0, |mixed: u64, word| (mixed.rotate_left(7) ^ word).wrapping_mul(GOLDEN))
     }
 
     /// The first page of the set from index `from` on.

@@ -176,6 +176,12 @@ impl PageHistory {
         self.chunks.iter().flat_map(|chunk| chunk.blocks(self.number))
     }
 
+    /// The state of the block that begins at `start`, if it has present or swapped pages.
+    pub(super) fn state(&self, start: u64) -> Option<&Arc<BlockState>> {
+        let after = self.chunks.partition_point(|chunk| chunk.start <= start);
+        self.chunks[..after].last().filter(|chunk| start < chunk.end())?.state(start)
+    }
+
     /// The number of blocks with a present page.
     pub(crate) fn block_count(&self) -> usize {
         self.all().blocks

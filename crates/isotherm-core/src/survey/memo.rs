@@ -46,13 +46,8 @@ impl Memos {
         if self.numbers == Some(numbers) { self } else { Self { numbers: Some(numbers), ..Self::default() } }
     }
 
-    /// Lets a block whose part has ended share its state with one of those before. Their numbers of surveys are those
-    /// of this survey or older ones, so that equal states are the same for all of them.
+    /// Lets a block of a part that has ended share its new state with an equal one before.
     pub(super) fn share(&mut self, state: &mut Arc<BlockState>) {
-        // A state with several owners is shared already.
-        if Arc::strong_count(state) > 1 {
-            return;
-        }
         match self.read.entry(state.mixed()) {
             Entry::Vacant(vacant) => {
                 vacant.insert(Arc::clone(state));

@@ -300,7 +300,11 @@ impl PartUpdate {
     /// to do.
     pub fn end(self, mappings: &[Mapping]) -> HistoryUpdate {
         let Self(mut update) = self;
-        update.part.iter_mut().for_each(|(_, state)| update.memos.share(state));
+        for (start, state) in &mut update.part {
+            if !update.old.state(*start).is_some_and(|before| Arc::ptr_eq(before, state)) {
+                update.memos.share(state);
+            }
+        }
         let number = update.numbers.now;
         let blocks: Vec<Block<'_>> =
             update.part.iter().map(|(start, state)| Block { start: *start, number, state }).collect();
@@ -327,10 +331,12 @@ fn mixed(pages: &BlockPages) -> u64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
-    use crate::survey::{BlockSums, MappingSums, NodeSums, WINDOWS};
+    use crate::survey::{BlockSums, MappingSums, NodeSums, PageBits, WINDOWS};
     use crate::{AddrRange, Figures, NodeId, PAGE_SIZE};
 
     /// What a survey finds in a block, and what it clears of it, as the generator makes it.
@@ -395,21 +401,32 @@ mod tests {
         let mut history = Arc::new(PageHistory::default());
         let taken = (0..).zip(surveys).map(|(nth, survey)| {
             let time = Duration::from_secs(7 * nth);
-            let mut update = Arc::clone(&history).update(time);
-            for (nth, seen) in survey.chunks(part).enumerate() {
-                let mut part = update.take(&seen.iter().map(|seen| seen.pages).collect::<Vec<_>>());
-                seen.iter().flat_map(on_two_nodes).for_each(|placed| part.place(placed));
-                let clear = |seen: &Seen| ClearPages {
-                    start: seen.pages.start,
-                    pages: seen.clear & seen.pages.accessed,
-                    unobservable: PageBits::NONE,
-                };
-                part.note_cleared(&seen.iter().map(clear).filter(|c| !c.pages.is_empty()).collect::<Vec<_>>());
-                update = part.end(&changing[nth % changing.len()]);
-            }
-            let found;
-            let end = time + Duration::from_secs(1);
-            (history, found) = update.finish_with_sums(end, (TargetId::PhysicalMemory, last), true);
+            let of_a_target = |memos| {
+                let mut update = Arc::clone(&history).update(time).with_memos(memos);
+                for (nth, seen) in survey.chunks(part).enumerate() {
+                    let mut part = update.take(&seen.iter().map(|seen| seen.pages).collect::<Vec<_>>());
+                    seen.iter().flat_map(on_two_nodes).for_each(|placed| part.place(placed));
+                    let clear = |seen: &Seen| ClearPages {
+                        start: seen.pages.start,
+                        pages: seen.clear & seen.pages.accessed,
+                        unobservable: PageBits::NONE,
+                    };
+                    part.note_cleared(&seen.iter().map(clear).filter(|c| !c.pages.is_empty()).collect::<Vec<_>>());
+                    update = part.end(&changing[nth % changing.len()]);
+                }
+                let end = time + Duration::from_secs(1);
+                update.finish_with_sums(end, (TargetId::PhysicalMemory, last), true)
+            };
+            let (first, found, memos) = of_a_target(Memos::default());
+            // What was remembered of a target changes nothing of the next, which takes hardly any memory if it is alike.
+            let (alike, found_alike, _) = of_a_target(memos);
+            assert_eq!((&alike.chunks, &found_alike.by_mapping), (&first.chunks, &found.by_mapping));
+            let states =
+                |history: &PageHistory| history.blocks().map(|block| std::ptr::from_ref(block.state)).collect();
+            let known: HashSet<*const BlockState> = states(&first);
+            let own: HashSet<_> = states(&alike).difference(&known).copied().collect();
+            assert!(own.len() <= known.len() / 4, "{} of {}", own.len(), known.len());
+            history = alike;
             let all = AddrRange::new(0, 80 * BLOCK_SIZE).unwrap();
             assert_eq!(history.pages_in(all).present / PAGE_SIZE, history.present());
             // Blocks and mappings hold the same memory.
@@ -499,7 +516,8 @@ mod tests {
             let mut part = history.update(time).take(&[block(accessed)]);
             part.note_cleared(&[ClearPages { pages: clear, ..ClearPages::default() }]);
             let found;
-            (history, found) = part.end(&mappings).finish_with_sums(time, (TargetId::PhysicalMemory, &mappings), true);
+            (history, found, _) =
+                part.end(&mappings).finish_with_sums(time, (TargetId::PhysicalMemory, &mappings), true);
             let total = found.total();
             assert_eq!(total.within, [expected; WINDOWS.len()], "after {second} s");
             assert_eq!(total.figures.unknown, if second < 3 { BLOCK_SIZE } else { 0 }, "after {second} s");

@@ -102,6 +102,8 @@ fn is_of(kind: PageKind, page: u64) -> bool {
         PageKind::Young => page.is_multiple_of(7),
         PageKind::Huge => (page / 64).is_multiple_of(3),
         PageKind::Compressible => (page / 16).is_multiple_of(5),
+        PageKind::Active => page.is_multiple_of(11),
+        PageKind::Folio(..) => (page / 4).is_multiple_of(9),
         PageKind::Node(node) => page / 32 % 3 == u64::from(node.0),
     }
 }

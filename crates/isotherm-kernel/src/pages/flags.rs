@@ -9,6 +9,7 @@ use super::table::{PageBuffer, Table, TableError};
 // include/uapi/linux/kernel-page-flags.h.
 const UPTODATE: u64 = 1 << 3;
 const LRU: u64 = 1 << 5;
+const ACTIVE: u64 = 1 << 6;
 const SLAB: u64 = 1 << 7;
 const BUDDY: u64 = 1 << 10;
 const MMAP: u64 = 1 << 11;
@@ -39,6 +40,11 @@ impl Flags {
     /// Whether the frame is on an LRU list. For a compound page, only the flag of the head is valid.
     pub fn is_listed(self) -> bool {
         self.0 & LRU != 0
+    }
+
+    /// Whether the frame is on the list of active pages. For a compound page, only the flag of the head is valid.
+    pub fn is_active(self) -> bool {
+        self.0 & (LRU | ACTIVE) == LRU | ACTIVE
     }
 
     /// Whether the frame has the idle flag. The frame may have been accessed nevertheless: the kernel checks the
@@ -259,6 +265,11 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_page_is_active_only_on_a_list() {
+        assert_eq!([LRU | ACTIVE, LRU, ACTIVE].map(|flags| Flags(flags).is_active()), [true, false, false]);
     }
 
     #[test]

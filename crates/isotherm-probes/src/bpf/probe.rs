@@ -266,6 +266,8 @@ impl BpfProbe {
     fn plan(&mut self, samples: &[Sample]) {
         self.requests.clear();
         self.unobservable.clear();
+        // Each look at a pagemap is short, and many may follow one another.
+        let mut urgent = None;
         for (index, ((sample, slot), leaf)) in samples.iter().zip(&self.slots).zip(&self.leaves).enumerate() {
             // Another view of the frame may have been accessed, and the kernel clears none of them alone.
             let views = self.pages.as_ref().map(Pages::views);
@@ -284,8 +286,9 @@ impl BpfProbe {
                 (Some(last), _) => Some(last.whole),
                 _ if target.clearing_at(sample.addr) != Clearing::Single => None,
                 // This check takes one read, the next one several. Most such pages are of shared libraries.
-                (None, Some(Extent::Page)) if target.is_shared(sample.addr) => None,
+                (None, Some(Extent::Page)) if target.is_shared(sample.addr, &mut urgent) => None,
                 (None, Some(Extent::Page)) => {
+                    urgent = None;
                     leaf.frame(sample.addr).and_then(|frame| self.folios.whole_around(target, sample.addr, frame))
                 }
                 (None, Some(extent @ Extent::Huge)) => {

@@ -7,6 +7,7 @@ use isotherm_core::survey::Unseen;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, mapping_at};
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::pages::Flags;
+use isotherm_kernel::scheduling::UrgentTurns;
 use rustix::io::Errno;
 
 use super::sampled::Sampled;
@@ -138,11 +139,14 @@ impl Target {
         mapping.is_some_and(|mapping| range.end() <= mapping.end())
     }
 
-    /// Whether the page at `addr` is of a file or of shared memory, and is also mapped elsewhere.
-    pub(super) fn is_shared(&self, addr: u64) -> bool {
+    /// Whether the page at `addr` is of a file or of shared memory, and is also mapped elsewhere. To find that out, the
+    /// thread has become `urgent`.
+    pub(super) fn is_shared(&self, addr: u64, urgent: &mut Option<UrgentTurns>) -> bool {
         let of_a_file = |mapping: &Mapping| mapping.permissions.shared || mapping.name.starts_with('/');
-        self.mapping(addr).is_some_and(of_a_file)
-            && self.space().and_then(|space| space.is_exclusive(addr)) == Some(false)
+        self.mapping(addr).is_some_and(of_a_file) && {
+            urgent.get_or_insert_with(UrgentTurns::begin).give_way();
+            self.space().and_then(|space| space.is_exclusive(addr)) == Some(false)
+        }
     }
 
     /// Whether `MADV_COLD` clears the mapping that contains `addr`.

@@ -220,6 +220,10 @@ fn notes(scheme: &Scheme) -> Vec<String> {
         (pages(PageKind::Young), "a recording does not contain which pages are young: no page counted as young"),
         (pages(PageKind::Huge), "a recording does not contain which pages are huge: no page counted as huge"),
         (
+            scheme.page_kinds().any(|asked| matches!(asked, PageKind::Active | PageKind::Folio(..))),
+            "a recording does not contain which folios hold pages: no page counted as active or in one of that size",
+        ),
+        (
             pages(PageKind::Compressible),
             "a recording does not contain what pages hold: no page counted as compressible",
         ),

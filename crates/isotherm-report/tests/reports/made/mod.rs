@@ -345,7 +345,7 @@ pub fn schemed(seconds: u32) -> Made {
                     stalled: Some(Duration::from_micros((share * share * 9e4) as u64 * n)),
                 },
                 major_faults: Some(n * n),
-                compressed_growth: None,
+                compressed_growth: Some(reclaimed.applied_bytes / 10),
                 surroundings: None,
             }
         })

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -61,8 +61,14 @@ impl Place {
 
     /// Runs isotherm as an ordinary user. An error is the reason to skip the test.
     pub fn run_as_nobody(&self, arguments: &[&str]) -> Result<Ran, &'static str> {
+        Ok(Ran::new(self.as_nobody(arguments)?.output().unwrap()))
+    }
+
+    /// The command `isotherm` with these arguments, in this directory, as an ordinary user. An error is the reason to
+    /// skip the test.
+    pub fn as_nobody(&self, arguments: &[&str]) -> Result<Command, &'static str> {
         if !is_root() {
-            return Ok(self.run(arguments));
+            return Ok(self.isotherm(arguments));
         }
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", ISOTHERM]).args(arguments);
@@ -75,7 +81,7 @@ impl Place {
         if !reachable {
             return Err("an ordinary user cannot run the binary");
         }
-        Ok(Ran::new(command.output().unwrap()))
+        Ok(command)
     }
 
     /// Makes a recording of the process 4711 with one snapshot: 1 MiB that was accessed in every sample, and 2 MiB that
@@ -200,15 +206,19 @@ fn wait_until(each: Duration, most: Duration, what: &str, mut holds: impl FnMut(
 
 /// Runs `isotherm record` with these arguments and `-o a.rec` until what is recorded `holds`. Fails after 5 minutes.
 pub fn record_until(place: &Place, args: &[&str], what: &str, holds: impl Fn(&Recording) -> bool) -> Recording {
-    let path = place.path("a.rec");
-    let mut recorder = Kept(place.isotherm(&[&["record", "-o", "a.rec"], args].concat()).spawn().unwrap());
+    record_by(place.isotherm(&[&["record", "-o", "a.rec"], args].concat()), &place.path("a.rec"), what, holds)
+}
+
+/// Runs a command that records to `path` until what is recorded `holds`. Fails after 5 minutes.
+pub fn record_by(mut command: Command, path: &Path, what: &str, holds: impl Fn(&Recording) -> bool) -> Recording {
+    let mut recorder = Kept(command.spawn().unwrap());
     wait_until(Duration::from_millis(200), Duration::from_secs(300), what, || {
         assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder goes on until {what}");
-        Recording::open(&path).is_ok_and(|recording| holds(&recording))
+        Recording::open(path).is_ok_and(|recording| holds(&recording))
     });
     signal(&recorder.0, rustix::process::Signal::INT);
     assert!(recorder.0.wait().unwrap().success());
-    Recording::open(&path).unwrap()
+    Recording::open(path).unwrap()
 }
 
 pub fn signal(child: &Child, signal: rustix::process::Signal) {
