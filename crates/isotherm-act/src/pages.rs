@@ -1,4 +1,4 @@
-//! The inspector: finds pages in memory, young pages, pages in huge pages or in folios of some size, active pages, pages
+//! The inspector: finds pages in memory, young and active pages, pages in huge pages or in folios of some size, pages
 //! that compress well, and the properties of processes, just before an action.
 
 use std::fmt;

@@ -328,7 +328,7 @@ impl PageInspector for SimActuator {
             let is = |page: usize| match kind {
                 PageKind::Present => !presence.reclaimed[area][page],
                 PageKind::Young => is_young(page),
-                // The contents of a simulated page are not known, and the simulated kernel has neither lists nor folios.
+                // The contents of a simulated page are not known, and there are neither lists nor folios.
                 PageKind::Compressible | PageKind::Active | PageKind::Folio(..) => false,
                 PageKind::Huge => machine.huge[area][self.huge(area, page)],
                 PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },

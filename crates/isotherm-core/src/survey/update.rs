@@ -199,8 +199,8 @@ impl HistoryUpdate {
         self.history
     }
 
-    /// Ends the survey at `now`. Returns what it says of a target with these mappings, too, and what the next target may
-    /// share. `knows_swap` says whether it tells which pages are in swap.
+    /// Ends the survey at `now`. Returns what it says of a target with these mappings, too, and what the next target
+    /// may share. `knows_swap` says whether it tells which pages are in swap.
     pub(crate) fn finish_with_sums(
         mut self,
         now: Duration,
@@ -418,7 +418,7 @@ mod tests {
                 update.finish_with_sums(end, (TargetId::PhysicalMemory, last), true)
             };
             let (first, found, memos) = of_a_target(Memos::default());
-            // What was remembered of a target changes nothing of the next, which takes hardly any memory if it is alike.
+            // What was remembered of a target changes nothing of the next, which takes hardly any memory if alike.
             let (alike, found_alike, _) = of_a_target(memos);
             assert_eq!((&alike.chunks, &found_alike.by_mapping), (&first.chunks, &found.by_mapping));
             let states =
