@@ -247,7 +247,10 @@ impl Hub {
             }
             Event::Survey(record) => {
                 known.sums.surveys += 1;
-                known.survey = Some(Arc::clone(record));
+                // One that began before the first targets had joined says nothing of them.
+                if !record.survey.targets.is_empty() || known.targets.is_empty() {
+                    known.survey = Some(Arc::clone(record));
+                }
             }
             Event::Panel(panel) => known.panel = Some(Arc::clone(panel)),
             Event::Activity(activity) => known.activity = Some(Arc::clone(activity)),
@@ -325,4 +328,36 @@ pub enum RecordError {
     /// An event cannot be recorded.
     #[error("what is known of the group cannot be recorded")]
     Encode(#[source] BoxError),
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::TargetId;
+    use isotherm_core::survey::{BlockList, TargetSurvey};
+    use isotherm_record::{SurveyRecord, TargetInfo};
+
+    use super::*;
+
+    #[test]
+    fn a_survey_of_no_target_says_nothing_of_those_that_have_joined_since() {
+        let id = TargetId::process(7, Duration::ZERO);
+        let of_target = TargetSurvey {
+            id,
+            mappings: [].into(),
+            by_mapping: vec![],
+            by_block: BlockList::default(),
+            by_node: vec![],
+        };
+        let hub = Hub::new(None);
+        hub.take_in(&Event::Targets([(id, Arc::new(TargetInfo::default()))].into()));
+        let known_after = |targets| {
+            let mut record = SurveyRecord::default();
+            record.survey.targets = targets;
+            hub.take_in(&Event::Survey(Arc::new(record)));
+            let known = hub.known();
+            (known.sums.surveys, known.survey.map(|record| record.survey.targets.len()))
+        };
+        assert_eq!(known_after(vec![]), (1, None));
+        assert_eq!(known_after(vec![of_target]), (2, Some(1)));
+    }
 }
