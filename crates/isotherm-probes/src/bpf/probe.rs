@@ -288,6 +288,7 @@ impl BpfProbe {
                 // This check takes one read, the next one several. Most such pages are of shared libraries.
                 (None, Some(Extent::Page)) if target.is_shared(sample.addr, &mut urgent) => None,
                 (None, Some(Extent::Page)) => {
+                    // What follows holds no memory map.
                     urgent = None;
                     leaf.frame(sample.addr).and_then(|frame| self.folios.whole_around(target, sample.addr, frame))
                 }
