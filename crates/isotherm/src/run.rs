@@ -88,7 +88,8 @@ fn report(summary: &Summary, last: Option<&Activity>, not_seen: &NotSeen, dry_ru
         let plural = if faults == 1 { "" } else { "s" };
         tell(format_args!("  {} major fault{plural} of the targets meanwhile", units::count(faults)));
     }
-    if let Some((grown, net)) = last.and_then(|activity| activity.compressed_growth.zip(activity.net_freed())) {
+    let net = last.and_then(|activity| activity.compressed_growth.zip(activity.net_freed()));
+    if let Some((grown, net)) = net.filter(|(grown, net)| grown.cast_signed() + net > 0) {
         let (sign, net) = (if net < 0 { "-" } else { "" }, units::bytes(net.unsigned_abs()));
         tell(format_args!("  {} more in compressed swap; {sign}{net} freed net", units::bytes(grown)));
     }

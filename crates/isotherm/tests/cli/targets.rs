@@ -75,12 +75,12 @@ fn other_calls(place: &Place) -> Vec<&'static str> {
     std::fs::write(place.path("all.yaml"), "- {name: all, action: stat}\n").unwrap();
     let mut calls = vec![
         "tune -q --probe refs --sample 20ms --aggr 100ms -d 1s -f text -p PID",
-        "run -s all.yaml --probe refs -d 1s -p PID",
+        "run -s all.yaml --probe refs -d 3s -p PID",
     ];
     if bpf_works().is_ok() {
         calls.extend([
             "tune -q --probe bpf -d 1s -f text -p PID",
-            "run -s all.yaml --probe bpf -d 1s -p PID",
+            "run -s all.yaml --probe bpf -d 3s -p PID",
             "idle --probe bpf -i 200ms -n 1 -p PID",
         ]);
     }
