@@ -161,7 +161,7 @@ fn the_end_of_a_process_whose_main_thread_ended_before_ends_each_command() {
     for call in other_calls(&place) {
         // Without an end of its own, and with a file that is there once something was found.
         let file = if call.starts_with("idle") { " -o found" } else { " -r found" };
-        let call = call.replace(" -d 1s", "").replace(" -n 1", "") + file;
+        let call = call.replace(" -d 1s", "").replace(" -d 3s", "").replace(" -n 1", "") + file;
         let _ = std::fs::remove_file(place.path("found"));
         let mut target = installed_or_skip!(python(LEADERLESS, |_| {}));
         let call = call.replace("PID", &target.0.id().to_string());
