@@ -56,7 +56,7 @@ pub fn compressed_swap(root: &Path) -> Option<u64> {
     zram(root).into_iter().chain(zswap).reduce(|sum, bytes| sum + bytes)
 }
 
-/// The bytes that all zram devices take. `None` if there is none that was ever in use.
+/// The bytes that all zram devices take. `None` without such a device.
 fn zram(root: &Path) -> Option<u64> {
     let devices = read_dir(root.join("sys/block")).ok()?;
     let used = devices.filter_map(|device| {

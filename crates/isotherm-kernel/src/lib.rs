@@ -11,7 +11,7 @@
 //! - [`memory_use`], [`anonymous_bytes`], [`huge_bytes`], [`system_memory`], [`meminfo`], [`SystemGauges`]: how much
 //!   memory is in use
 //! - [`system_counters`]: faults, refaults and stalls of the whole system
-//! - [`compressed_swap`]: the memory that it takes
+//! - [`compressed_swap`]: the memory that zram and zswap take
 //! - [`memory_nodes`], [`nodes_with_memory`], [`tiers`]: the memory nodes, and how fast they are
 //! - [`node_used_share`]: how much of a memory node is used
 //! - [`room_by_node`]: how much memory a node can take before the kernel reclaims there

@@ -426,8 +426,8 @@ pub struct Activity {
     /// How many major page faults the targets have had since the start of the run: page faults for which a page was
     /// read from a disk or from swap. `None` if that is not known.
     pub major_faults: Option<u64>,
-    /// By how many bytes compressed swap (zram and zswap) has grown since the schemes began; 0 if it has shrunk. `None`
-    /// if there is none.
+    /// The bytes by which compressed swap (zram and zswap) has grown since the schemes began; 0 if it has shrunk.
+    /// `None` without compressed swap.
     pub compressed_growth: Option<u64>,
     /// The surroundings of the targets, as they were read last. `None` if that is not known.
     pub surroundings: Option<Surroundings>,

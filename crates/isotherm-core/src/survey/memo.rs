@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::block::BlockState;
 use super::change::Numbers;
 use super::{BlockPages, ClearPages, PageBits};
+use crate::order::GOLDEN;
 
 /// The number of changes that are remembered. Blocks often change alike: neighbours, and those of processes that run
 /// the same program.
@@ -88,7 +89,7 @@ impl<C: Clone + PartialEq> Memo<C> {
         make: impl FnOnce() -> BlockState,
     ) -> Arc<BlockState> {
         // The odd factor spreads addresses and bits of pages over the upper bits.
-        let mixed = (Arc::as_ptr(old) as u64 ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (Arc::as_ptr(old) as u64 ^ hash).wrapping_mul(GOLDEN);
         let index = (mixed >> 56) as usize % SLOTS;
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, None);

@@ -25,7 +25,7 @@ table! {
         /// swap; null if that is not known
         "major_faults" => major_faults: Option<u64>,
         /// bytes by which compressed swap (zram and zswap) has grown since the schemes began, 0 if it has shrunk; null
-        /// if there is none
+        /// without compressed swap
         "compressed_growth_bytes" => compressed_growth_bytes: Option<u64>,
         /// what advice on the memory of the targets needs beside it, as JSON: see
         /// [below](#surroundings); null if schemes act

@@ -28,8 +28,8 @@ pub struct Schemes {
     /// Major page faults of all targets, for which a page was read from a disk or from swap. `None` if they are not
     /// known.
     pub major_faults: Option<u64>,
-    /// By how many bytes compressed swap (zram and zswap) has grown. It may hold pages of other processes, too. `None`
-    /// if there is none.
+    /// The bytes by which compressed swap (zram and zswap) has grown. It may hold pages of other processes, too. `None`
+    /// without compressed swap.
     pub compressed_growth_bytes: Option<i64>,
     /// The bytes that all schemes have freed, less those by which compressed swap has grown. What came back and was
     /// freed again counts each time. `None` without compressed swap.

@@ -47,8 +47,8 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
     charts(out, terminal, s)
 }
 
-/// What is left of the freed bytes after what compressed swap has grown by. `None` if there is none, or nothing was
-/// freed.
+/// The freed bytes, those by which compressed swap has grown, and the difference. `None` without compressed swap, or if
+/// nothing was freed.
 pub(crate) fn net_freed(s: &Schemes) -> Option<String> {
     let (grown, net) = (s.compressed_growth_bytes?, s.net_freed_bytes?);
     let freed = net.saturating_add(grown);
