@@ -92,8 +92,8 @@ pub(super) struct Rare {
     pub(super) at_rest: PageBits,
     /// Present pages that cannot be observed.
     pub(super) unobservable: PageBits,
-    /// Of these, the pages that the kernel did not clear. It may do so later: a page that is being moved, or that was
-    /// just faulted in, is on no reclaim list.
+    /// Present pages that the kernel did not clear when it was last asked. It may do so later: a page that is being
+    /// moved, or that was just faulted in, is on no reclaim list. They are unobservable from the next survey on.
     pub(super) refused: PageBits,
     /// Absent pages that are in swap.
     pub(super) swapped: PageBits,
@@ -228,7 +228,7 @@ impl Block<'_> {
     /// The pages that the survey wants to clear.
     pub(super) fn wanted(&self, rng: &mut impl Rng) -> Wanted {
         let mut wanted = self.wanted_of_observable(rng);
-        let refused = self.of_rare(|rare| rare.refused) & self.present & !self.clear & !self.shared();
+        let refused = self.refused() & self.present & !self.clear & !self.shared();
         if !refused.is_empty() && rng.random_ratio(1, SURVEYS_TO_RETRY) {
             wanted.unknown |= refused;
         }
@@ -330,6 +330,11 @@ impl BlockState {
     /// See [`Rare::unobservable`].
     pub(super) fn unobservable(&self) -> PageBits {
         self.of_rare(|rare| rare.unobservable)
+    }
+
+    /// See [`Rare::refused`].
+    pub(super) fn refused(&self) -> PageBits {
+        self.of_rare(|rare| rare.refused)
     }
 
     /// See [`Rare::swapped`].

@@ -62,8 +62,9 @@ impl Change {
         if are_reduced {
             self.renumber();
         }
-        let (clear, unobservable) = self.state.found(found);
         let Self { state, last, active, rare } = self;
+        let clear = found.present & !found.accessed;
+        let unobservable = unobservable(found, state.present, rare.refused);
         let was_clear = state.clear & !rare.at_rest;
         let was_exact = state.exact & !rare.at_rest;
         if !active.touched.is_empty() {
@@ -138,6 +139,12 @@ fn is_accessed_until(cleared: SurveyNumber, page: usize, last: SurveyNumber, sha
     ((page as u64).wrapping_mul(GOLDEN) as f64) < part * u64::MAX as f64
 }
 
+/// The pages that are not observable once a survey has read `found`, where the survey before has found the pages
+/// `present` and was `refused` some.
+fn unobservable(found: &BlockPages, present: PageBits, refused: PageBits) -> PageBits {
+    found.unobservable | (refused & found.accessed & present & found.present)
+}
+
 impl BlockState {
     /// Whether [`after`](Self::after) would change nothing, because the block was idle or unknown in the survey before,
     /// and is so in this one.
@@ -146,7 +153,8 @@ impl BlockState {
     }
 
     fn is_as_before(&self, found: &BlockPages) -> bool {
-        let (clear, unobservable) = self.found(found);
+        let clear = found.present & !found.accessed;
+        let unobservable = unobservable(found, self.present, self.refused());
         let rare = self.rare.as_deref().copied().unwrap_or_default();
         let is_active =
             |active: &Active| !(active.cleared | active.set_again | active.revived | active.touched).is_empty();
@@ -188,12 +196,6 @@ impl BlockState {
         change.state()
     }
 
-    /// The pages that are clear, and those that are not observable, once the survey has read `found`.
-    fn found(&self, found: &BlockPages) -> (PageBits, PageBits) {
-        let unobservable = found.unobservable | (self.unobservable() & found.accessed & self.present & found.present);
-        (found.present & !found.accessed, unobservable)
-    }
-
     /// The state once a survey has read `found`.
     pub(super) fn after(&self, found: &BlockPages, numbers: Numbers) -> Self {
         let mut change = Change::of(self);
@@ -210,22 +212,18 @@ impl BlockState {
         change.state()
     }
 
-    /// Notes which pages the survey has cleared, and which it could not.
+    /// Notes which pages the survey has cleared, and which it could not. What was read stays as it is, as it was counted
+    /// already: the next survey finds the pages that could not be cleared unobservable.
     pub(super) fn note_cleared(&mut self, pages: &ClearPages) {
         let cleared = pages.pages & self.present & !pages.unobservable;
         let refused = pages.unobservable & self.present;
         self.clear |= cleared;
         if !refused.is_empty() || self.rare.is_some() {
             let rare = self.rare.get_or_insert_default();
-            rare.unobservable = (rare.unobservable | refused) & !cleared;
             rare.refused = (rare.refused | refused) & !cleared;
         }
-        let observable = !self.unobservable();
-        self.exact &= observable;
         if !cleared.is_empty() || self.active.is_some() {
-            let active = self.active.get_or_insert_default();
-            active.cleared |= cleared;
-            active.touched &= observable;
+            self.active.get_or_insert_default().cleared |= cleared;
         }
         self.counts = self.count();
     }

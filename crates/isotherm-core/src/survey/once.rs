@@ -253,7 +253,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::survey::{BLOCK_PAGES, BlockPages, PageBits, PageHistory};
+    use crate::survey::{BLOCK_PAGES, BlockPages, ClearPages, PageBits, PageHistory};
     use crate::{AddrRange, Layout, MappedFile, Permissions, Quantity, TargetId};
 
     use super::*;
@@ -272,7 +272,7 @@ mod tests {
             history.cleared(&[]);
             // All is cleared in between, so that what is read is what was accessed.
             history.take(&[BlockPages { accessed, ..clear }], Duration::from_secs(second));
-            let cleared = super::super::ClearPages { pages: accessed, ..Default::default() };
+            let cleared = ClearPages { pages: accessed, ..Default::default() };
             history.cleared(&[cleared]);
         }
         let frames = std::array::from_fn(|page| first_frame + page as u64);
@@ -367,6 +367,34 @@ mod tests {
         let TotalSums { sums: total, .. } =
             once.total(PageSums { within: [bytes / 2; WINDOWS.len()], ..sums }, &quarter, &Begun::default());
         assert_eq!((total.figures.touched, total.within[2]), (bytes / 4, bytes / 4));
+    }
+
+    #[test]
+    fn pages_of_two_targets_that_a_survey_could_not_clear_count_once() {
+        let mut once = CountedOnce::default();
+        let mappings: Arc<[Mapping]> = Arc::new([Mapping::anonymous(AddrRange::new(0, 2 << 20).unwrap())]);
+        let found = BlockPages { present: PageBits::ALL, accessed: PageBits::ALL, ..BlockPages::default() };
+        let refused = ClearPages { unobservable: PageBits::ALL, ..ClearPages::default() };
+        let frames = std::array::from_fn(|page| page as u64);
+        let mut histories = [1, 2].map(|pid| (TargetId::process(pid, Duration::ZERO), Arc::default()));
+        let totals = [0, 1, 2].map(|second| {
+            let now = Duration::from_secs(second);
+            once.begin(&[]);
+            let mut sums = PageSums::default();
+            for (id, history) in &mut histories {
+                let mut part = PageHistory::update(Arc::clone(history), now).take(&[found]);
+                // The survey tries to clear what it has counted.
+                part.count_once(&mut once, &Windows::new(part.history()), &in_memory(&frames), &mappings);
+                part.note_cleared(&[refused]);
+                let (after, survey, _) = part.end(&mappings).finish_with_sums(now, (*id, &mappings), true);
+                sums += survey.total();
+                *history = after;
+            }
+            let TotalSums { sums, .. } = once.total(sums, &Accessed::default(), &Begun::default());
+            [sums.figures.unknown, sums.figures.unobservable].map(|bytes| bytes >> 20)
+        });
+        // The first survey does not know it yet.
+        assert_eq!(totals, [[2, 0], [0, 2], [0, 2]]);
     }
 
     #[test]
