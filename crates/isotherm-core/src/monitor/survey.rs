@@ -217,7 +217,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             activity.look().map_err(MonitorError::Probe)?;
         }
         let mut pass = match self.pass.take() {
-            Some(pass) => pass,
+            Some(mut pass) => {
+                if let Some(plan) = &mut self.survey {
+                    pass.credit = plan.grown(pass.credit, now);
+                }
+                pass
+            }
             None => {
                 let pass = self.begin_survey(now)?;
                 left.spent(self.cpu_since(began));

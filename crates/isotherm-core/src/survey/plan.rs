@@ -19,6 +19,9 @@ const MUCH: f64 = 0.05;
 /// Samples leave surveys at least this part of what the targets may set again.
 const LEAST_SURVEYS: f64 = 0.5;
 
+/// What samples clear in a second is known after this time.
+const LEAST_SAMPLED: Duration = Duration::from_secs(1);
+
 /// If the panel is not all memory, this part of what the targets may set again is for other memory, so that it becomes
 /// known which of it has turned idle.
 const BESIDE_PANEL: f64 = 0.125;
@@ -52,6 +55,8 @@ pub(crate) struct SurveyPlan {
     last: Duration,
     /// How many pages may be accessed again by what is cleared now. It grows with time, up to that of an interval.
     credit: Credit,
+    /// Until when the credit has grown.
+    credited: Duration,
     /// Whether the last survey, if there was one, has left much memory unknown.
     much_unknown: bool,
     /// How many pages samples have cleared since the last survey began, and how many a second they cleared before.
@@ -120,6 +125,7 @@ impl SurveyPlan {
             began: None,
             last: Duration::ZERO,
             credit: Credit { again: 0.0, unknown: settings.pages(settings.interval) },
+            credited: Duration::ZERO,
             much_unknown: true,
             sampled: (0.0, 0.0),
             panel: PanelSize::default(),
@@ -162,17 +168,27 @@ impl SurveyPlan {
         if !self.elapsed.is_zero() {
             self.sampled.1 = sampled / self.elapsed.as_secs_f64();
         }
-        let of_unknown = if self.much_unknown { OF_UNKNOWN } else { 0.0 };
-        let beside = if self.panel.share() < 1.0 { BESIDE_PANEL } else { 1.0 };
-        let (new, most) = (self.pages(self.elapsed), self.pages(self.settings.interval));
-        let grown = |credit: f64, part: f64| (credit + part * new).min(part * most);
-        if self.began.is_some() {
-            let Credit { again, unknown } = self.credit;
-            self.credit =
-                Credit { again: grown(again, (1.0 - of_unknown) * beside), unknown: grown(unknown, of_unknown) };
+        match self.began {
+            Some(_) => self.credit = self.grown(self.credit, now),
+            None => self.credited = now,
         }
         self.began = Some(now);
         self.credit
+    }
+
+    /// What is left of the credit of a survey, and what has come to it until `now`. So the later parts of a survey that
+    /// takes minutes may clear what its targets can set again in minutes.
+    pub(crate) fn grown(&mut self, Credit { again, unknown }: Credit, now: Duration) -> Credit {
+        let of_unknown = if self.much_unknown { OF_UNKNOWN } else { 0.0 };
+        let beside = if self.panel.share() < 1.0 { BESIDE_PANEL } else { 1.0 };
+        // A survey that takes long does not wait for its end to know what samples clear.
+        let since = now.saturating_sub(self.began.unwrap_or(now)).max(LEAST_SAMPLED);
+        self.sampled.1 = self.sampled.1.max(self.sampled.0 / since.as_secs_f64());
+        let passed = now.saturating_sub(std::mem::replace(&mut self.credited, now));
+        let (new, most) = (self.pages(passed), self.pages(self.settings.interval));
+        // What the first survey may clear at once can be more than that of an interval.
+        let grown = |credit: f64, part: f64| (credit + part * new).min((part * most).max(credit));
+        Credit { again: grown(again, (1.0 - of_unknown) * beside), unknown: grown(unknown, of_unknown) }
     }
 
     /// How many pages the survey that begins may clear.
@@ -300,6 +316,22 @@ mod tests {
         plan.end(SECOND * 9, unknown, NOTHING);
         let half = limits.pages(SECOND) / 2.0;
         assert_eq!(plan.begin(SECOND * 20), Credit { again: half, unknown: half });
+    }
+
+    #[test]
+    fn the_credit_grows_during_a_survey_and_the_same_time_counts_once() {
+        let limits = SurveySettings { interval: SECOND * 60, ..SurveySettings::default() };
+        let mut plan = SurveyPlan::new(limits);
+        let first = plan.begin(SECOND * 2);
+        assert_eq!(first, Credit { again: 0.0, unknown: limits.pages(SECOND * 60) });
+        // Half of it is for memory of which nothing is known.
+        let half = limits.pages(SECOND * 10) / 2.0;
+        let spent = plan.grown(NOTHING, SECOND * 12);
+        assert!((spent.again - half).abs() < 1.0 && (spent.unknown - half).abs() < 1.0, "{spent:?}");
+        plan.end(SECOND * 12, Learned { present: 1000, unknown: 500, ..Learned::default() }, NOTHING);
+        let next = plan.begin(SECOND * 22);
+        assert!((next.unknown - half).abs() < 1.0, "{next:?}");
+        assert_eq!(plan.grown(next, SECOND * 22), next);
     }
 
     #[test]
