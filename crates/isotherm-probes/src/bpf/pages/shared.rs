@@ -142,7 +142,7 @@ impl SharedPages {
             self.targets.values_mut().for_each(TargetSharing::doubt);
             // Second views are found again as well.
             let blocks = self.targets.values_mut().flat_map(|known| known.blocks.values_mut());
-            blocks.for_each(|sharing| sharing.second = PageBits::NONE);
+            blocks.for_each(|sharing| sharing.set_second(PageBits::NONE));
         }
         let mut has_joined = false;
         for target in targets {
@@ -176,26 +176,24 @@ impl SharedPages {
 
     /// Notes which pages of a block the target maps at a lower address, too.
     pub(super) fn note_second(&mut self, target: TargetId, start: u64, pages: PageBits) {
-        self.targets.entry(target).or_default().blocks.entry(start).or_default().second = pages;
+        self.targets.entry(target).or_default().blocks.entry(start).or_default().set_second(pages);
     }
 
     /// Notes which pages of a block other processes map, and which they do not.
     pub(super) fn learn(&mut self, target: TargetId, start: u64, shared: PageBits, exclusive: PageBits) {
-        let known = self.targets.entry(target).or_default().blocks.entry(start).or_default();
-        known.shared = (known.shared | shared) & !exclusive;
-        known.exclusive = (known.exclusive | exclusive) & !shared;
+        self.targets.entry(target).or_default().blocks.entry(start).or_default().learn(shared, exclusive);
     }
 
     /// The pages of a block that are known to be shared with other processes, or known not to be.
     pub(super) fn known(&self, target: TargetId, start: u64) -> PageBits {
         let sharing = self.targets.get(&target).and_then(|known| known.blocks.get(&start));
-        sharing.map_or(PageBits::NONE, |sharing| sharing.shared | sharing.exclusive)
+        sharing.map_or(PageBits::NONE, |sharing| sharing.shared() | sharing.exclusive())
     }
 
     /// The pages of a block that are known to be shared.
     pub(super) fn at(&self, target: TargetId, start: u64) -> PageBits {
         let sharing = self.targets.get(&target).and_then(|known| known.blocks.get(&start));
-        sharing.map_or(PageBits::NONE, |sharing| sharing.shared)
+        sharing.map_or(PageBits::NONE, Sharing::shared)
     }
 
     /// The shared pages of a block that have not been cleared by aging in this survey.
@@ -219,7 +217,7 @@ impl SharedPages {
     /// Notes that the cgroup of the target was aged, and when it may be cleared again.
     pub(super) fn was_aged(&mut self, target: TargetId, next: Instant) {
         let Some(known) = self.targets.get_mut(&target) else { return };
-        known.blocks.values_mut().for_each(|sharing| sharing.left = PageBits::NONE);
+        known.blocks.values_mut().for_each(Sharing::forget_left);
         (known.aged, known.cleared, known.next) = (self.survey, self.survey, Some(next));
     }
 
@@ -227,10 +225,7 @@ impl SharedPages {
     /// shared ones among the latter that no aging was seen to clear. The others were accessed again.
     pub(super) fn aged(&mut self, target: TargetId, start: u64, cleared: PageBits, still: PageBits) -> PageBits {
         let known = self.targets.get_mut(&target).and_then(|known| known.blocks.get_mut(&start));
-        let Some(sharing) = known else { return PageBits::NONE };
-        sharing.aged |= cleared & sharing.shared;
-        sharing.left = still & sharing.shared & !sharing.aged;
-        sharing.left
+        known.map_or(PageBits::NONE, |sharing| sharing.age(cleared, still))
     }
 
     /// Whether the target has pages that are known to be shared.
@@ -247,7 +242,7 @@ impl SharedPages {
         if !known.has_shared() {
             return;
         }
-        known.sums.add(Sums::of(target, &known.blocks, |sharing| sharing.shared, blocks));
+        known.sums.add(Sums::of(target, &known.blocks, Sharing::shared, blocks));
         let longest_hold = self.limits.longest_hold;
         let (sums, longest) = (known.sums.clone(), known.longest_hold(longest_hold));
         let costs = match self.way(&sums, longest) {
@@ -423,7 +418,7 @@ impl SharedPages {
 
 impl TargetSharing {
     fn has_shared(&self) -> bool {
-        self.blocks.values().any(|block| !block.shared.is_empty())
+        self.blocks.values().any(|block| !block.shared().is_empty())
     }
 
     /// The longest time for which its page faults may wait, if it is `usual` for those of others.
@@ -434,7 +429,7 @@ impl TargetSharing {
 
     /// Forgets which pages no other process maps.
     fn doubt(&mut self) {
-        self.blocks.values_mut().for_each(|block| block.exclusive = PageBits::NONE);
+        self.blocks.values_mut().for_each(Sharing::doubt);
     }
 }
 

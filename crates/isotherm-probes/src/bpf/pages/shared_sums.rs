@@ -71,7 +71,7 @@ impl Sums {
             sums.accessed += bits(block.accessed);
             sums.file_accessed += bits(block.accessed & mask.file);
             let Some(known) = known.get(&block.start) else { continue };
-            let shared = shared(known) & block.present & !known.second;
+            let shared = shared(known) & block.present & !known.second();
             sums.file_shared += bytes(shared & mask.file);
             sums.private_shared += bytes(shared & !mask.file);
             sums.locked += bytes(shared & mask.locked);
