@@ -1,7 +1,8 @@
 //! Values of page frames, in memory that grows with the frames that have one.
 
-/// The number of values in a chunk, and of chunks in a branch.
-const CHUNK: usize = 512;
+/// The number of values in a chunk, and of chunks in a branch. Page cache lies in runs of about as many frames as a
+/// chunk has, which are spread over all memory.
+const CHUNK: usize = 64;
 const BRANCH: usize = 4096;
 
 type Chunk<T> = Box<[T; CHUNK]>;
@@ -9,7 +10,7 @@ type Branch<T> = Box<[Option<Chunk<T>>]>;
 
 /// A map from page frames to small values. A frame that was not set has the default value.
 ///
-/// A value takes its own size. Frames next to each other share memory: if one of 512 frames is set, all take up memory.
+/// A value takes its own size. Frames next to each other share memory: if one of 64 frames is set, all take up memory.
 #[derive(Clone, Debug)]
 pub struct FrameMap<T> {
     branches: Vec<Option<Branch<T>>>,
@@ -75,7 +76,7 @@ const WORD: u64 = u64::BITS as u64;
 /// The number of frames in a chunk of words.
 const CHUNK_FRAMES: u64 = CHUNK as u64 * WORD;
 
-/// A set of page frames: one bit for each frame, in chunks of 128 MiB of memory.
+/// A set of page frames: one bit for each frame, in chunks of 16 MiB of memory.
 #[derive(Clone, Debug, Default)]
 pub struct FrameSet(FrameMap<u64>);
 
@@ -90,7 +91,7 @@ impl FrameSet {
 
     /// Adds many frames, and calls `known` with each that the set contained before.
     ///
-    /// It is fast if many of them in a row are in the same 128 MiB.
+    /// It is fast if many of them in a row are in the same 16 MiB.
     pub fn insert_all(&mut self, frames: impl IntoIterator<Item = u64>, mut known: impl FnMut(u64)) {
         let mut frames = frames.into_iter().peekable();
         while let Some(&first) = frames.peek() {
@@ -143,7 +144,7 @@ mod tests {
 
     /// Frames close to each other, and far away.
     fn frame() -> impl Strategy<Value = u64> {
-        prop_oneof![0..300_u64, (1_u64 << 21) - 200..(1 << 21) + 200, (1_u64 << 39) - 100..1 << 39]
+        prop_oneof![0..300_u64, (1_u64 << 21) - 200..(1 << 21) + 200, (1_u64 << 36) - 100..1 << 36]
     }
 
     proptest! {

@@ -80,7 +80,7 @@ pub(crate) struct Written {
 pub(crate) const MAX_WHOLE: usize = 14 << 20;
 
 /// About how many bytes are buffered at most, uncompressed.
-pub(crate) const MAX_BUFFERED: usize = 8 << 20;
+pub(crate) const MAX_BUFFERED: usize = 2 << 20;
 
 /// How many snapshots are merged into one at least. Fewer are read as fast by themselves.
 const FEWEST_MERGED: usize = 8;
@@ -143,7 +143,7 @@ impl Written {
     /// of it is hardly smaller.
     pub(crate) fn is_full(&self) -> bool {
         if self.merger.is_none() {
-            return self.bytes >= self.most.min(MAX_BUFFERED / 4);
+            return self.bytes >= self.most.min(MAX_BUFFERED);
         }
         let is_limited = self.most < MAX_WHOLE;
         self.bytes + self.last.max(self.most / 14) > self.most || is_limited && self.memory > self.most

@@ -139,7 +139,6 @@ impl SecondViews {
             }
             self.views.clear();
             self.views.resize(self.places.len(), Views::default());
-            // Most targets have few frames there, and the memory of those of a large one is not needed for them.
             self.firsts = FrameMap::default();
             self.reading = Some(Reading { target: target.id, next: 0 });
         }
@@ -150,6 +149,8 @@ impl SecondViews {
             self.reading = Some(Reading { target: target.id, next: end });
             return Ok(self.places.len() - end);
         }
+        // Most targets have few frames there, and the memory of those of a large one is not needed for them.
+        self.firsts = FrameMap::default();
         // A reading that does not come to its end, because another survey begins, changes nothing.
         let known = self.targets.entry(target.id).or_default();
         known.read = Some((Arc::clone(target.mappings()), std::mem::take(&mut self.ranges)));
