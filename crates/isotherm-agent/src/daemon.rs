@@ -27,7 +27,7 @@ use crate::sockets::{SocketError, Sockets};
 use crate::streams::Streams;
 use crate::view::{self, GroupStatus, Health, NoticeView, State};
 use crate::watched::Watched;
-use crate::{history, idle_files, journal, metrics, server};
+use crate::{cri, history, idle_files, journal, metrics, server};
 
 /// How often the clock ticks.
 const TICK: Duration = Duration::from_secs(1);
@@ -149,6 +149,7 @@ pub fn run(path: Option<&Path>, rights: Rights) -> Result<(), DaemonError> {
         let token = token.map_err(system("the token of the page cannot be had"))?;
         runtime.spawn(server::serve_page(listener, token, Arc::clone(&daemon)));
     }
+    runtime.spawn(cri::follow(Arc::clone(&daemon)));
     // A daemon that was killed may have left some, whatever this one does.
     isotherm_run::restore_limits().iter().for_each(journal::tell);
     daemon.groups.configure(&config);

@@ -12,6 +12,7 @@ pub mod api;
 mod cgroups;
 mod client;
 pub mod config;
+mod cri;
 mod daemon;
 mod encoded;
 mod engines;

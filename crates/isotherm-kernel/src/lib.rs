@@ -100,7 +100,7 @@ pub use price::{BitPrices, bit_prices};
 pub use process::{Process, TargetError, mapped_ranges, mapped_within, mappings_of, since_boot};
 pub use processes::{ProcessTable, Processes};
 pub use scratch::{HUGE, NoScratch, Scratch};
-pub use select::{ContainerNames, Containers, MOST_SELECTED, Parties, Selection, Selector};
+pub use select::{ContainerNames, Containers, MOST_SELECTED, Parties, Selection, Selector, tell_containers};
 pub use settings::{ZramSwap, drop_caches, has_free_zram, set_transparent_huge_pages};
 pub use time_namespace::{ClockOffsets, monotonic};
 pub use unix_sockets::{listening_names, peer_user};

@@ -15,6 +15,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 
+use crate::cri::path_of;
+
 pub use group::{AttributeSettings, Group, GroupSettings, LONGEST_NAME, Limits, Manner, ProbeName, right_size_scheme};
 pub use quantity::{Regions, Share, Size, Time};
 pub use select::Selectors;
@@ -38,6 +40,10 @@ pub struct Settings {
     /// The users, besides root, who may change something by the control socket: names or user IDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub may_change: Vec<String>,
+    /// The socket of a container runtime (CRI), such as `/run/containerd/containerd.sock`, to ask for the names of pods
+    /// and containers. Without it, the names are those in files of runtimes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cri: Option<PathBuf>,
     /// What the schemes of each group together may do at most, whatever the group says. Groups of requests, too.
     #[serde(default)]
     pub limits: Limits,
@@ -243,6 +249,10 @@ impl Config {
                     let message = format!("{to:?} is neither an absolute path nor a URL such as s3://bucket/prefix");
                     return diagnostics.fail(node.position, message);
                 }
+            }
+            if let Some(socket) = settings.cri.as_ref().filter(|socket| !path_of(socket).is_absolute()) {
+                let message = format!("{socket:?} is no absolute path, such as /run/containerd/containerd.sock");
+                return diagnostics.fail(root.get("cri").unwrap_or(root).position, message);
             }
             if let Some(address) = &settings.metrics.listen {
                 let node = root.get("metrics").and_then(|node| node.get("listen")).unwrap_or(root);

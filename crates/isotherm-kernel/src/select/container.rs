@@ -15,8 +15,8 @@
 //! | runc, crun | `runc-NAME.scope`, `crun-NAME.scope` | the cgroup's |
 //! | ECS | `ecs/TASK-NUMBER`, `ecs/TASK/ID` | none |
 //!
-//! Without a log, the names in Kubernetes are those in the annotations of the container, which containerd and CRI-O
-//! keep in their state directories.
+//! Without a log, the names in Kubernetes are those that the runtime has [told](super::tell_containers), or those in the
+//! annotations of the container, which containerd and CRI-O keep in their state directories.
 //!
 //! An ID has 64 hexadecimal digits, one of ECS 32 and a number. A client of containerd may choose another one, which is
 //! a name here.
@@ -31,6 +31,7 @@ use isotherm_core::text_of;
 use isotherm_input::Input;
 
 use super::container_path::{Part, parts};
+use super::told::told;
 
 /// An ID is named by this many of its first characters, or more.
 const LEAST_OF_ID: usize = 4;
@@ -47,6 +48,16 @@ pub struct ContainerNames {
     pub pod: Option<String>,
     /// The namespace of the pod.
     pub namespace: Option<String>,
+}
+
+impl ContainerNames {
+    /// Whether the container, its pod, or its pod with the namespace, as `NAMESPACE/POD`, has this name.
+    fn has(&self, wanted: &str) -> bool {
+        let (namespace, pod) = (self.namespace.as_deref(), self.pod.as_deref());
+        let in_namespace =
+            || wanted.split_once('/').is_some_and(|(of, name)| namespace == Some(of) && pod == Some(name));
+        self.container == wanted || pod == Some(wanted) || in_namespace()
+    }
 }
 
 /// Where containerd, also that of k3s, and CRI-O keep the OCI configurations of the containers that they run for
@@ -112,10 +123,16 @@ impl Containers {
     }
 
     fn names_of_container(&self, id: &str, path: &str, pod_uid: Option<String>) -> ContainerNames {
-        // The log of a container appears soon after it, so that it is looked for again.
-        let in_pod = self.in_logs(id).next().or_else(|| self.known(id, path, |known| known.in_pod.clone()));
-        if let Some([pod, namespace, container]) = in_pod {
-            return ContainerNames { container, pod: Some(pod), namespace: Some(namespace) };
+        // The log of a container appears soon after it, and the runtime is asked again, so that both are looked for
+        // again.
+        let named = |[pod, namespace, container]: [String; 3]| ContainerNames {
+            container,
+            pod: Some(pod),
+            namespace: Some(namespace),
+        };
+        let in_bundle = || self.known(id, path, |known| known.in_pod.clone()).map(named);
+        if let Some(names) = self.in_logs(id).next().map(named).or_else(|| told(id)).or_else(in_bundle) {
+            return names;
         }
         let name = self.known(id, path, |known| known.names.first().cloned());
         let container = name.unwrap_or_else(|| id.chars().take(SHOWN_OF_ID).collect());
@@ -185,7 +202,8 @@ impl Containers {
     }
 
     fn has_name(&self, id: &str, path: &str, wanted: &str) -> bool {
-        self.known(id, path, |known| known.names.iter().any(|name| name == wanted))
+        told(id).is_some_and(|names| names.has(wanted))
+            || self.known(id, path, |known| known.names.iter().any(|name| name == wanted))
     }
 
     /// The names that runtimes know a container by, whose cgroup is at `path`. A user can give names to containers of
@@ -364,6 +382,20 @@ mod tests {
         }
         let nameless = containers.names_in(&format!("/kubepods/besteffort/pod{POD}/{}", id("9"))).unwrap();
         assert_eq!((nameless.pod.as_deref(), nameless.namespace), (Some(POD), None));
+    }
+
+    #[test]
+    fn a_pod_has_the_names_that_its_runtime_tells() {
+        let (_root, containers) = made(&[]);
+        let (id, other) = (ID.replace('0', "a"), ID.replace('0', "b"));
+        let path = |id: &str| format!("/kubepods/besteffort/pod{POD}/{id}");
+        assert_eq!(containers.names_in(&path(&id)).unwrap().namespace, None);
+        let names =
+            ContainerNames { container: "cart".into(), pod: Some("pod-1".into()), namespace: Some("shop".into()) };
+        super::super::tell_containers(HashMap::from([(id.clone(), names.clone())]));
+        assert_eq!(containers.names_in(&path(&id)), Some(names));
+        assert!(["cart", "pod-1", "shop/pod-1", POD].iter().all(|name| containers.is_in(&path(&id), name)));
+        assert!(!containers.is_in(&path(&id), "other/pod-1") && !containers.is_in(&path(&other), "cart"));
     }
 
     #[test]

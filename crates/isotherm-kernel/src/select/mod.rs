@@ -6,6 +6,7 @@ mod container_path;
 mod facts;
 mod finder;
 mod parties;
+mod told;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,6 +17,7 @@ pub use container::{ContainerNames, Containers};
 pub(crate) use facts::Facts;
 pub(crate) use finder::Finder;
 pub use parties::Parties;
+pub use told::tell_containers;
 
 use crate::births::Belonging;
 use crate::cgroup::{Hierarchy, NoMemoryCgroup};
