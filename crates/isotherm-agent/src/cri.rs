@@ -1,7 +1,7 @@
 //! Names of pods and containers, asked from the socket of a container runtime (CRI).
 //!
-//! A runtime speaks gRPC: HTTP/2, where each message comes after a byte that is 1 if it is compressed, and its length in
-//! four bytes, big-endian. The numbers of fields are those of `runtime.v1` of Kubernetes, which containerd has since
+//! A runtime speaks gRPC: HTTP/2, where each message comes after a byte that is 1 if it is compressed, and its length
+//! in four bytes, big-endian. The numbers of fields are those of `runtime.v1` of Kubernetes, which containerd has since
 //! 1.6 and CRI-O since 1.20.
 
 use std::collections::HashMap;

@@ -15,8 +15,8 @@
 //! | runc, crun | `runc-NAME.scope`, `crun-NAME.scope` | the cgroup's |
 //! | ECS | `ecs/TASK-NUMBER`, `ecs/TASK/ID` | none |
 //!
-//! Without a log, the names in Kubernetes are those that the runtime has [told](super::tell_containers), or those in the
-//! annotations of the container, which containerd and CRI-O keep in their state directories.
+//! Without a log, the names in Kubernetes are those that the runtime has [told](super::tell_containers), or those in
+//! the annotations of the container, which containerd and CRI-O keep in their state directories.
 //!
 //! An ID has 64 hexadecimal digits, one of ECS 32 and a number. A client of containerd may choose another one, which is
 //! a name here.
