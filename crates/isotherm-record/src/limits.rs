@@ -2,7 +2,7 @@
 
 /// The most bytes of a batch, decompressed, and of a snapshot or a survey, unless the user says otherwise.
 const MOST: u64 = 512 << 20;
-/// The bytes of a batch, decompressed, that are always allowed. A recorder buffers 2 MiB, and the row that exceeds
+/// The bytes of a batch, decompressed, that are always allowed. A recorder buffers 512 KiB, and the row that exceeds
 /// them.
 const SMALL: u64 = 16 << 20;
 /// How many times the size of a batch it may have when it is decompressed, above that.

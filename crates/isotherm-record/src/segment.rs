@@ -79,8 +79,12 @@ pub(crate) struct Written {
 /// About how many bytes the one batch of a segment has at most, uncompressed: readers allow any batch 16 MiB.
 pub(crate) const MAX_WHOLE: usize = 14 << 20;
 
-/// About how many bytes are buffered at most, uncompressed.
-pub(crate) const MAX_BUFFERED: usize = 2 << 20;
+/// About how many bytes are buffered at most, uncompressed. A daemon has a recorder for each group, and a survey of
+/// hundreds of processes fills all of them at once.
+pub(crate) const MAX_BUFFERED: usize = 512 << 10;
+
+/// About how many bytes a segment of many targets has at most, uncompressed.
+const MAX_OF_MANY: usize = 2 << 20;
 
 /// How many snapshots are merged into one at least. Fewer are read as fast by themselves.
 const FEWEST_MERGED: usize = 8;
@@ -143,7 +147,7 @@ impl Written {
     /// of it is hardly smaller.
     pub(crate) fn is_full(&self) -> bool {
         if self.merger.is_none() {
-            return self.bytes >= self.most.min(MAX_BUFFERED);
+            return self.bytes >= self.most.min(MAX_OF_MANY);
         }
         let is_limited = self.most < MAX_WHOLE;
         self.bytes + self.last.max(self.most / 14) > self.most || is_limited && self.memory > self.most

@@ -26,9 +26,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// About how many bytes all histories together keep in memory before they write them in their final form, and the
 /// bounds of each: short segments are larger in the file.
-const MEMORY: usize = 12 << 20;
+const MEMORY: usize = 6 << 20;
 const LEAST_MEMORY: usize = 256 << 10;
-const MOST_MEMORY: usize = 4 << 20;
+const MOST_MEMORY: usize = 2 << 20;
 
 /// Writes the events of a group to one recording after another. A full disk ends that for a while, and nothing else.
 pub struct HistoryWriter {
