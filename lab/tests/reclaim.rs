@@ -84,7 +84,7 @@ impl Disk {
     fn of(mib: u64) -> Self {
         shell(&format!(
             "nth=$(cat /sys/class/zram-control/hot_add); echo {mib}M > /sys/block/zram$nth/disksize; \
-             mke2fs /dev/zram$nth; mkdir -p {0}; mount -t ext4 /dev/zram$nth {0}",
+             mke2fs -b 4096 /dev/zram$nth; mkdir -p {0}; mount -t ext4 /dev/zram$nth {0}",
             Self::PLACE
         ));
         Self

@@ -30,12 +30,17 @@ struct Look {
 }
 
 impl CacheAges {
+    /// How exactly an age is known.
+    pub(super) fn step(age: Duration) -> Duration {
+        age / STEPS
+    }
+
     /// Takes in what the kernel counts at the time `now`. Returns how many bytes have been idle for `age`: nothing as
     /// long as that is not known.
     pub(super) fn idle(&mut self, now: Duration, counters: &CgroupCounters, age: Duration) -> u64 {
         let inactive = counters.inactive.saturating_sub(counters.mapped);
         let look = Look { at: now, inactive, left: counters.activated.saturating_add(counters.reclaimed) };
-        let is_new = self.looks.back().is_none_or(|last| now >= last.at + age / STEPS);
+        let is_new = self.looks.back().is_none_or(|last| now >= last.at + Self::step(age));
         if is_new {
             self.looks.push_back(look);
         }

@@ -1,6 +1,6 @@
 //! Reclaims memory of cgroups: page cache, the pages that are known to be idle, then what the kernel finds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,9 +38,33 @@ pub(super) struct CgroupReclaim {
     limits: CgroupLimits,
     /// The protection of the memory in use.
     kept: CgroupLimits,
-    /// What is known of the page cache of each cgroup, by the age that is asked for and its path, with its inode number.
-    caches: BTreeMap<(Duration, String), (u64, CacheAges)>,
+    /// What is known of the page cache of the cgroups, by the age that is asked for.
+    caches: BTreeMap<Duration, Caches>,
     news: NewsList,
+}
+
+/// What is known of the page cache of cgroups.
+#[derive(Debug, Default)]
+struct Caches {
+    /// When the cgroups were found.
+    found: Option<Duration>,
+    of_each: Vec<(CgroupMemory, CacheAges)>,
+}
+
+impl Caches {
+    /// Takes in which cgroups there are. What is known of those that were there before stays.
+    fn find(&mut self, cgroups: Vec<(CgroupMemory, Vec<u32>)>, now: Duration) {
+        // One that was made again at the same path is another one.
+        let key = |cgroup: &CgroupMemory| Some((cgroup.path().to_owned(), cgroup.files().inode().ok()?));
+        let known = std::mem::take(&mut self.of_each).into_iter();
+        let mut known: BTreeMap<_, _> = known.filter_map(|(cgroup, ages)| Some((key(&cgroup)?, ages))).collect();
+        let with_ages = |(cgroup, _)| {
+            let ages = key(&cgroup).and_then(|key| known.remove(&key)).unwrap_or_default();
+            (cgroup, ages)
+        };
+        self.of_each = cgroups.into_iter().map(with_ages).collect();
+        self.found = Some(now);
+    }
 }
 
 /// The readers that a reclaim shares with other actions.
@@ -175,18 +199,15 @@ impl CgroupReclaim {
         now: Duration,
     ) -> u64 {
         let Some(cgroups) = &self.cgroups else { return 0 };
-        let each = cgroups.of_each(pids);
-        let paths: BTreeSet<&str> = each.iter().map(|(cgroup, _)| cgroup.path()).collect();
-        self.caches.retain(|(of, path), _| *of != age || paths.contains(&**path));
+        let caches = self.caches.entry(age).or_default();
+        // To find the cgroups takes a call for each process.
+        if caches.found.is_none_or(|at| now >= at + CacheAges::step(age)) {
+            caches.find(cgroups.of_each(pids), now);
+        }
         let mut freed = 0;
-        for (cgroup, _) in &each {
-            let (Ok(inode), Ok(counters)) = (cgroup.files().inode(), cgroup.counters()) else { continue };
-            let known = self.caches.entry((age, cgroup.path().into())).or_default();
-            // One that was made again at the same path is another one.
-            if known.0 != inode {
-                *known = (inode, CacheAges::default());
-            }
-            let idle = known.1.idle(now, &counters, age).min(bytes - freed).min(CACHE_AT_ONCE);
+        for (cgroup, ages) in &mut caches.of_each {
+            let Ok(counters) = cgroup.counters() else { continue };
+            let idle = ages.idle(now, &counters, age).min(bytes - freed).min(CACHE_AT_ONCE);
             let idle = idle - idle % PAGE_SIZE;
             let is_spared = || how.is_some_and(|how| self.limits.has_its_least(cgroup, how));
             if idle > 0 && !self.limits.is_left(cgroup) && !cgroup.is_frozen() && !is_spared() {
