@@ -15,7 +15,7 @@ from .processes import Failed, cpu_seconds, end, start
 
 # For how long memory has to be idle before isotherm (schemes/reclaim.yaml) and DAMON_RECLAIM (its default) take it.
 AGE = 120.0
-# An emulated processor is ten times slower and more, so that all bounds of isotherm's cost are ten times their defaults.
+# An emulated processor is ten times slower and more: all bounds of isotherm's cost are ten times their defaults.
 EMULATED = ("--cpu-budget", "10%", "--target-budget", "5%", "--shared-hold", "100ms", "--probe", "bpf")
 
 

@@ -98,7 +98,8 @@ pub trait Actuator {
         0
     }
 
-    /// The time spent in [`apply`](Self::apply) and [`reclaim_cache`](Self::reclaim_cache) since the start. A quota of time is charged with it.
+    /// The time spent in [`apply`](Self::apply) and [`reclaim_cache`](Self::reclaim_cache) since the start. A quota of
+    /// time is charged with it.
     fn time_spent(&self) -> Duration;
 }
 
