@@ -126,6 +126,40 @@ fn the_next_start_gives_back_what_a_killed_run_has_left() {
     workload.end();
 }
 
+/// The environment variable with the number of kills, for a long form of the test.
+const KILLS: &str = "LAB_KILLS";
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn no_limit_is_left_behind_by_runs_that_are_killed_at_any_moment() {
+    let kills: u64 = std::env::var(KILLS).map_or(6, |kills| kills.parse().unwrap());
+    let _swap = Zram::of(256);
+    let cgroup = Cgroup::new("/killed-at-any-moment");
+    let workload = cgroup.workload(64, 16);
+    cgroup.write("memory.high", "500M");
+    let before = Some(500 * MIB);
+    let (mut limited, mut noted) = (0, 0);
+    let scheme = LIMIT.replace("min: 3s", "min: 1s");
+    for nth in 0..kills {
+        let run = acting("killed-at-any-moment", &cgroup, &[], &scheme);
+        // From its start until it has let the limit down several times, in no order.
+        std::thread::sleep(Duration::from_millis(nth * 1_237 % 5_000));
+        drop(run);
+        let was_limited = cgroup.high() != before;
+        limited += u32::from(was_limited);
+        noted += u32::from(is_noted());
+        if was_limited || is_noted() {
+            let said = next_start();
+            assert_eq!(cgroup.high(), before, "kill {nth}: {said}");
+            assert!(!is_noted(), "kill {nth}: {said}");
+        }
+        assert!(cgroup.read("memory.events").contains("oom_kill 0"));
+    }
+    println!("{kills} kills: {limited} with a limit, {noted} with a journal");
+    assert!(kills < 20 || u64::from(limited) > kills / 10, "{limited} of {kills} were killed with a limit");
+    workload.end();
+}
+
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn a_limit_that_somebody_else_sets_is_left_to_them() {

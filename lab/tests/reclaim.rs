@@ -6,7 +6,7 @@ use std::process::Command;
 
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::{MIB, V2};
-use isotherm_lab::{Ran, Running, Zram, eventually, isotherm, result_file, run};
+use isotherm_lab::{Ran, Running, Zram, eventually, isotherm, result_file, run, shell};
 
 /// Idle memory, with the goals that nobody has to set.
 const IDLE: &str = "- {name: idle, action: reclaim, access_rate: 0%, age: {min: 3s}}\n";
@@ -73,6 +73,58 @@ fn memory_that_processes_share_is_left_by_pageout_and_reclaimed_once_from_the_cg
     acting.end();
     cgroup.write("cgroup.kill", "1");
     drop(shell);
+}
+
+/// A file system on a disk, as the memory of the machine's own files cannot be reclaimed, until this is dropped.
+struct Disk;
+
+impl Disk {
+    const PLACE: &str = "/tmp/disk";
+
+    fn of(mib: u64) -> Self {
+        shell(&format!(
+            "nth=$(cat /sys/class/zram-control/hot_add); echo {mib}M > /sys/block/zram$nth/disksize; \
+             mke2fs -b 4096 /dev/zram$nth; mkdir -p {0}; mount -t ext4 /dev/zram$nth {0}",
+            Self::PLACE
+        ));
+        Self
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // If this fails, the test has failed before.
+        let _ = Command::new("umount").arg(Self::PLACE).status();
+    }
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn page_cache_that_was_read_once_is_reclaimed_and_what_is_read_again_stays() {
+    let _disk = Disk::of(96);
+    let place = Disk::PLACE;
+    shell(&format!(
+        "head -c 50331648 /dev/urandom > {place}/once; head -c 8388608 /dev/urandom > {place}/often; sync; \
+         echo 3 > /proc/sys/vm/drop_caches"
+    ));
+    let cgroup = Cgroup::new("/reading");
+    let script = format!(
+        "cat {place}/once > /dev/null; cat {place}/often {place}/often > /dev/null; echo begun; \
+         while cat {place}/often > /dev/null; do sleep 0.2; done"
+    );
+    let mut reader = Running::start(&mut cgroup.command(&script));
+    reader.wait_for_line("begun");
+    let before = cgroup.current();
+    assert!(before >= 56 * MIB, "{before}");
+    let mut acting = Acting::new("cache", &["--cgroup", "/reading"], IDLE);
+    // Linux 6.1 is asked only while it has 16 MiB of such page cache.
+    eventually("28 MiB have left the cgroup", || cgroup.current() + 28 * MIB <= before);
+    let said = acting.end();
+    assert!(said.contains(" freed of ") && !said.contains("warning"), "{said}");
+    let read_again = refaults(&cgroup);
+    assert!(read_again < 64, "what is read often stays: {read_again} pages came back");
+    cgroup.write("cgroup.kill", "1");
+    drop(reader);
 }
 
 #[test]

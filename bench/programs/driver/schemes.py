@@ -5,21 +5,17 @@ This needs swap, so it runs in the laboratory (lab/README.md); `inside` is what 
 
 import json
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from . import install, recorder, truth
+from . import install, laboratory, recorder, truth
 from .catalogue import TARGETS
-from .processes import Failed, cpu_seconds, family, major_faults, start
+from .processes import Failed, cpu_seconds, family, major_faults
 from .table import mib, number, table
 
-ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ("redis", "jvm", "node")
-GUEST = "/root/isotherm"
 # An emulated processor is ten times slower and more.
 INTERVALS = ("--sample", "25ms", "--aggr", "500ms", "--cpu-budget", "10%")
 
@@ -30,57 +26,15 @@ def measure(options):
         return {}
     results = install.CACHE / "lab"
     shutil.rmtree(results, ignore_errors=True)
-    files = [f"{options.isotherm}:/bin/isotherm", f"{ROOT / 'schemes/prcl.yaml'}:/root/prcl.yaml"]
-    files += needed(options.only)
-    words = [ROOT / "lab/boot", "--memory", "5G", "--nodes", "1", "--timeout", str(options.lab_timeout)]
-    words += ["--results", results]
-    for file in files:
-        words += ["--file", file]
-    script = f"import sys; sys.path.insert(0, '{GUEST}/bench/programs'); from driver import schemes; schemes.inside()"
-    words += ["damon", "env", "PATH=/bin:/usr/lib/jre/bin", "python3", "-c", script, ",".join(options.only)]
-    words += [str(options.scheme_seconds), options.scheme_probe]
-    process = start(words, stdout=None)
-    try:
-        status = process.wait(options.lab_timeout + 300)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        status = 124
+    files = [f"{options.isotherm}:/bin/isotherm", f"{laboratory.ROOT / 'schemes/prcl.yaml'}:/root/prcl.yaml"]
+    files += laboratory.needed(options.only)
+    arguments = [",".join(options.only), options.scheme_seconds, options.scheme_probe]
+    machine = ["--memory", "5G", "--results", results]
+    status = laboratory.boot(machine, files, "schemes.inside", arguments, options.lab_timeout)
     output = results / "schemes.json"
     if not output.exists():
         return {name: {"failed": f"lab/boot: status {status}"} for name in options.only}
     return json.loads(output.read_text(encoding="utf-8"))
-
-
-def needed(names):
-    """The files that the programs need in the machine."""
-    python = subprocess.run(
-        ["/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if python.returncode != 0:
-        raise Failed("Debian's python3 is missing")
-    library = Path(python.stdout.strip())
-    small = install.CACHE / "python" / library.name
-    if not small.is_dir():
-        leave_out = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "config-*",
-                                           "__pycache__", "turtledemo", "pydoc_data", "dist-packages")  # fmt: skip
-        shutil.copytree(library, small, ignore=leave_out, ignore_dangling_symlinks=True)
-    interpreter = Path("/usr/bin/python3").resolve()
-    files = [f"{interpreter}:/bin/python3", f"{small}:{library}", f"{ROOT / 'bench/programs'}:{GUEST}/bench/programs"]
-    compiled = f"{GUEST}/target/bench/programs/compiled"
-    if "redis" in names:
-        files.append(install.command("redis-check-rdb", "redis-tools"))
-        files.append(f"{install.compiled('redis_client.c')}:{compiled}/redis_client")
-    if "jvm" in names:
-        runtime = install.CACHE / "jre"
-        if not runtime.is_dir():
-            install.run([install.command("jlink", "default-jdk-headless"), "--add-modules", "java.base",
-                         "--strip-debug", "--output", runtime])  # fmt: skip
-        files += [f"{runtime}:/usr/lib/jre", f"{install.compiled('Load.java')}:{compiled}/Load"]
-    if "node" in names:
-        files.append(install.command("node", "nodejs"))
-    return files
 
 
 def inside():

@@ -14,7 +14,8 @@ from .target import Target
 
 # Bytes of a value, and requests a second: each of the hot keys is read at least once in 2 s.
 VALUE = 1000
-KEYS, HOT, RATE = (75_000, 1_000, 1_000) if install.LABORATORY else (300_000, 40_000, 20_000)
+LABORATORY_KEYS = 75_000
+KEYS, HOT, RATE = (LABORATORY_KEYS, 1_000, 1_000) if install.LABORATORY else (300_000, 40_000, 20_000)
 
 
 class Redis(Target):
@@ -28,22 +29,33 @@ class Redis(Target):
 
     def serve(self):
         """Starts the server and writes the keys."""
+        self.open(self.place)
+        self.fill()
+
+    def open(self, place):
+        """Starts the server, with the keys that are saved in a directory."""
         # redis-server and redis-check-rdb are one program that acts by its name. Debian's redis-tools has
         # redis-check-rdb only, and unlike redis-server starts no service.
         program = shutil.which("redis-server") or install.command("redis-check-rdb", "redis-tools")
         self.socket = self.place / "redis.sock"
         words = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--save", "", "--appendonly", "no"]
-        words += ["--dir", self.place, "--loglevel", "warning", *self.options]
+        words += ["--dir", place, "--loglevel", "warning", *self.options]
         process = self.run(words, executable=program)
         self.root = process.pid
         self.connection = wait_for("redis-server", self.connect, process=process)
         self.answers = self.connection.makefile("rb")
-        value = b"x" * VALUE
+
+    def fill(self):
+        """Writes the keys."""
         for first in range(0, KEYS, 500):
-            sets = (b"SET key:%08d %d:%s\r\n" % (i, i, value) for i in range(first, first + 500))
+            sets = (b"SET key:%08d %d:%s\r\n" % (i, i, self.value(i)) for i in range(first, first + 500))
             self.connection.sendall(b"".join(sets))
             for _ in range(500):
                 self.expect(b"+OK")
+
+    def value(self, _number):
+        """The value of a key."""
+        return b"x" * VALUE
 
     def connect(self):
         connection = socket.socket(socket.AF_UNIX)
@@ -96,30 +108,36 @@ class Postgres(Target):
 
     def serve(self):
         """Makes a database, starts the server, and fills the tables."""
+        self.open(self.directory() / "db", "400MB")
+        install.run([self.program("pgbench"), "-i", "-q", "-s", 10, *self.client], user=self.user, cwd=self.sockets)
+
+    def directory(self):
+        """A directory of the user that runs the server, for its sockets."""
         self.programs = self.find()
         self.user = self.account()
+        self.sockets = self.place / "server"
+        self.sockets.mkdir()
         if self.user is not None:
             os.chmod(self.place, 0o755)
-            data = self.place / "server"
-            data.mkdir()
-            shutil.chown(data, self.user)
-        else:
-            data = self.place / "server"
-            data.mkdir()
-        self.client = ["-h", data, "-U", "bench", "postgres"]
-        as_user = {"user": self.user, "cwd": data}
-        install.run(
-            [self.program("initdb"), "-D", data / "db", "-U", "bench", "--auth=trust", "--no-sync"], **as_user
-        )
-        settings = {"listen_addresses": "", "unix_socket_directories": data, "shared_buffers": "400MB", "fsync": "off"}
-        words = [self.program("postgres"), "-D", data / "db"]
+            shutil.chown(self.sockets, self.user)
+        return self.sockets
+
+    def open(self, data, buffers):
+        """Starts the server on a directory of data, which is made if it is not there."""
+        self.client = ["-h", self.sockets, "-U", "bench", "postgres"]
+        as_user = {"user": self.user, "cwd": self.sockets}
+        if not data.exists():
+            install.run([self.program("initdb"), "-D", data, "-U", "bench", "--auth=trust", "--no-sync", "--locale=C"],
+                        **as_user)
+        settings = {"listen_addresses": "", "unix_socket_directories": self.sockets, "shared_buffers": buffers,
+                    "fsync": "off"}  # fmt: skip
+        words = [self.program("postgres"), "-D", data]
         for name, value in settings.items():
             words += ["-c", f"{name}={value}"]
         process = self.run(words, with_signal=signal.SIGINT, deathsig=signal.SIGQUIT, **as_user)
         self.root = process.pid
-        answers = lambda: start([self.program("pg_isready"), "-q", "-h", data]).wait() == 0  # noqa: E731
+        answers = lambda: start([self.program("pg_isready"), "-q", "-h", self.sockets]).wait() == 0  # noqa: E731
         wait_for("postgres", answers, process=process)
-        install.run([self.program("pgbench"), "-i", "-q", "-s", 10, *self.client], **as_user)
 
     def program(self, name):
         """The path of one of PostgreSQL's programs."""
@@ -171,22 +189,27 @@ http {{
   access_log off; sendfile off; keepalive_requests 1000000; keepalive_timeout 1h;
   client_body_temp_path {place}/1; proxy_temp_path {place}/2; fastcgi_temp_path {place}/3;
   uwsgi_temp_path {place}/4; scgi_temp_path {place}/5;
-  server {{ listen unix:{place}/nginx.sock; root {place}/files; }}
+  server {{ listen unix:{place}/nginx.sock; root {files}; }}
 }}
 """
 
     def begin(self):
-        program, environment = install.unpacked("nginx", "nginx", ["nginx-common"])
         files = self.place / "files"
         files.mkdir()
         for number in range(400):
             (files / str(number)).write_bytes(b"x" * 65536)
+        self.run_until_ready([sys.executable, install.LOADS / "http_client.py", self.serve(files), 400])
+
+    def serve(self, files):
+        """Serves a directory. Returns the path of the socket."""
+        program, environment = install.unpacked("nginx", "nginx", ["nginx-common"])
         user = "user root;" if os.geteuid() == 0 else ""
         configuration = self.place / "nginx.conf"
-        configuration.write_text(self.configuration.format(place=self.place, user=user), encoding="utf-8")
+        text = self.configuration.format(place=self.place, files=files, user=user)
+        configuration.write_text(text, encoding="utf-8")
         words = [program, "-e", "stderr", "-p", self.place, "-c", configuration]
         process = self.run(words, env={**os.environ, **environment})
         self.root = process.pid
         path = self.place / "nginx.sock"
         wait_for("nginx", path.exists, process=process)
-        self.run_until_ready([sys.executable, install.LOADS / "http_client.py", path, 400])
+        return path

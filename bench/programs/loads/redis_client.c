@@ -1,10 +1,10 @@
 // A redis client with one request in flight.
-//   redis_client SOCKET KEYS HOT RATE SECONDS [LOG]
+//   redis_client SOCKET KEYS HOT RATE SECONDS [LOG [sent]]
 // GETs HOT of KEYS keys, evenly spread over all, each once in a round, in a random order. RATE requests a second (0:
 // as many as it can), for SECONDS (0: until it is ended). Prints "ready" after two rounds, and at the end the number
 // of requests, the mean latency, and its percentiles 50, 99 and 99.9, in microseconds. With LOG, the latency of a
-// request counts from when it was due by RATE, and the file LOG gets two 32-bit numbers for each: when it was due, in
-// microseconds since the start, and its latency in nanoseconds.
+// request counts from when it was due by RATE (with `sent`, from when it was sent), and the file LOG gets two 32-bit
+// numbers for each: this time, in microseconds since the start, and its latency in nanoseconds.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +33,9 @@ static double percentile(uint64_t requests, double share) {
 }
 
 int main(int count, char **words) {
-  if (count != 6 && count != 7) return 2;
-  FILE *log = count == 7 ? fopen(words[6], "wb") : NULL;
-  if (count == 7 && !log) return perror(words[6]), 1;
+  if (count < 6 || count > 8) return 2;
+  FILE *log = count > 6 ? fopen(words[6], "wb") : NULL;
+  if (count > 6 && !log) return perror(words[6]), 1;
   // Sleeps end when they should.
   prctl(PR_SET_TIMERSLACK, 1);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -66,7 +66,7 @@ int main(int count, char **words) {
       if (sent - due > 1) began += sent - due;
       if (due - sent > (log ? 0 : 0.002)) usleep((unsigned)((due - sent) * 1e6)), sent = now();
     }
-    if (!log || rate == 0) due = sent;
+    if (!log || rate == 0 || count == 8) due = sent;
     int length = snprintf(request, sizeof request, "*2\r\n$3\r\nGET\r\n$12\r\nkey:%08llu\r\n",
                           (unsigned long long)order[requests % hot]);
     if (write(server, request, (size_t)length) != length) return perror("write"), 1;

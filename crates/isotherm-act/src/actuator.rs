@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::{Action, Actuator, DryRunActuator, Outcome, Refusal, RefusalReason, WantedLimits, Work};
-use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId};
+use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId, TargetSnapshot};
 use rustix::io::Errno;
 
 use super::call_method::CallMethod;
@@ -40,6 +40,8 @@ pub struct ProcessActuator {
     swap: Swap,
     /// Whether nothing is done, and all of it is reported as done.
     is_dry: bool,
+    /// When it was made.
+    began: Instant,
     spent: Duration,
     cpu: Duration,
     /// Set when the work must end.
@@ -62,6 +64,7 @@ impl ProcessActuator {
             is_dry: false,
             cached: Cached::new("/".as_ref()),
             swap: Swap::default(),
+            began: Instant::now(),
             spent: Duration::ZERO,
             cpu: Duration::ZERO,
             interrupt: Arc::default(),
@@ -287,6 +290,19 @@ impl Actuator for ProcessActuator {
         self.spent += began.elapsed();
         self.cpu += monitor_cpu_time().saturating_sub(cpu);
         Ok(())
+    }
+
+    fn reclaim_cache(&mut self, action: Action, age: Duration, targets: &[TargetSnapshot], bytes: u64) -> u64 {
+        // What a dry run leaves would count again each time.
+        if self.is_dry || self.interrupt.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let (began, cpu) = (Instant::now(), monitor_cpu_time());
+        let pids = targets.iter().filter_map(|target| target.id.pid());
+        let freed = self.cgroups.take_cache(pids, action.limit(), age, bytes, began - self.began);
+        self.spent += began.elapsed();
+        self.cpu += monitor_cpu_time().saturating_sub(cpu);
+        freed
     }
 
     fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {

@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod actuator;
+mod cache_age;
 mod call_method;
 mod check;
 mod compressible;

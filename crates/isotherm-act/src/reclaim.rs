@@ -1,6 +1,8 @@
-//! Reclaims memory of cgroups: first the pages that are known to be idle, then what the kernel finds.
+//! Reclaims memory of cgroups: page cache, the pages that are known to be idle, then what the kernel finds.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use isotherm_core::scheme::{CgroupLimit, Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
 use isotherm_core::{AddrRange, PAGE_SIZE};
@@ -9,6 +11,7 @@ use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, LimitFile, NoMemoryCgro
 use isotherm_kernel::pages::{PageBuffer, Pagemap, Table};
 use rustix::io::Errno;
 
+use super::cache_age::CacheAges;
 use super::check::advice;
 use super::held::Held;
 use super::limits::CgroupLimits;
@@ -21,6 +24,9 @@ use super::swap::Swap;
 /// Frames that are at most this many frames apart are read with one call.
 const REACH: u64 = 32;
 
+/// At most so much page cache of a cgroup is taken at once.
+const CACHE_AT_ONCE: u64 = 32 << 20;
+
 /// Reclaims memory of the cgroups of a selection, and limits them.
 #[derive(Debug)]
 pub(super) struct CgroupReclaim {
@@ -32,7 +38,33 @@ pub(super) struct CgroupReclaim {
     limits: CgroupLimits,
     /// The protection of the memory in use.
     kept: CgroupLimits,
+    /// What is known of the page cache of the cgroups, by the age that is asked for.
+    caches: BTreeMap<Duration, Caches>,
     news: NewsList,
+}
+
+/// What is known of the page cache of cgroups.
+#[derive(Debug, Default)]
+struct Caches {
+    /// When the cgroups were found.
+    found: Option<Duration>,
+    of_each: Vec<(CgroupMemory, CacheAges)>,
+}
+
+impl Caches {
+    /// Takes in which cgroups there are. What is known of those that were there before stays.
+    fn find(&mut self, cgroups: Vec<(CgroupMemory, Vec<u32>)>, now: Duration) {
+        // One that was made again at the same path is another one.
+        let key = |cgroup: &CgroupMemory| Some((cgroup.path().to_owned(), cgroup.files().inode().ok()?));
+        let known = std::mem::take(&mut self.of_each).into_iter();
+        let mut known: BTreeMap<_, _> = known.filter_map(|(cgroup, ages)| Some((key(&cgroup)?, ages))).collect();
+        let with_ages = |(cgroup, _)| {
+            let ages = key(&cgroup).and_then(|key| known.remove(&key)).unwrap_or_default();
+            (cgroup, ages)
+        };
+        self.of_each = cgroups.into_iter().map(with_ages).collect();
+        self.found = Some(now);
+    }
 }
 
 /// The readers that a reclaim shares with other actions.
@@ -46,7 +78,8 @@ impl CgroupReclaim {
     /// Of no cgroup. `root` stands for `/`.
     pub(super) fn new(root: &Path) -> Self {
         let [limits, kept] = [LimitFile::High, LimitFile::Low].map(|file| CgroupLimits::new(root, file));
-        Self { cgroups: None, mapped: None, buffer: PageBuffer::default(), limits, kept, news: NewsList::default() }
+        let (caches, news) = (BTreeMap::new(), NewsList::default());
+        Self { cgroups: None, mapped: None, buffer: PageBuffer::default(), limits, kept, caches, news }
     }
 
     /// Of the cgroups of a selection. `root` stands for `/`.
@@ -155,6 +188,35 @@ impl CgroupReclaim {
         Ok(())
     }
 
+    /// Takes page cache that has been idle for `age` from the cgroups of these processes, `bytes` at most. Returns how
+    /// much was freed. `now` is the time since any moment.
+    pub(super) fn take_cache(
+        &mut self,
+        pids: impl Iterator<Item = u32>,
+        how: Option<CgroupLimit>,
+        age: Duration,
+        bytes: u64,
+        now: Duration,
+    ) -> u64 {
+        let Some(cgroups) = &self.cgroups else { return 0 };
+        let caches = self.caches.entry(age).or_default();
+        // To find the cgroups takes a call for each process.
+        if caches.found.is_none_or(|at| now >= at + CacheAges::step(age)) {
+            caches.find(cgroups.of_each(pids), now);
+        }
+        let mut freed = 0;
+        for (cgroup, ages) in &mut caches.of_each {
+            let Ok(counters) = cgroup.counters() else { continue };
+            let idle = ages.idle(now, &counters, age).min(bytes - freed).min(CACHE_AT_ONCE);
+            let idle = idle - idle % PAGE_SIZE;
+            let is_spared = || how.is_some_and(|how| self.limits.has_its_least(cgroup, how));
+            if idle > 0 && !self.limits.is_left(cgroup) && !cgroup.is_frozen() && !is_spared() {
+                freed += cgroup.reclaim_cache(idle).bytes;
+            }
+        }
+        freed
+    }
+
     /// The cgroup of a process.
     fn cgroup(&mut self, pid: u32) -> Result<CgroupMemory, Refusal> {
         let found = self.cgroups.as_ref().map_or(Err(NoMemoryCgroup::NotSelected), |cgroups| cgroups.of(pid));
@@ -232,6 +294,8 @@ mod tests {
 
     use super::*;
     use isotherm_kernel::Scratch;
+    use isotherm_kernel::{Glob, Selection, Selector};
+    use std::fs;
 
     #[test]
     fn each_page_in_memory_counts_once_and_absent_pages_do_not_count() {
@@ -256,5 +320,43 @@ mod tests {
         assert!(news.len() == 1 && news[0].is_warning && news[0].text.contains("--cgroup"), "{news:?}");
         assert!(reclaim.take_news().is_empty());
         assert!(reclaim.check().is_err());
+    }
+
+    #[test]
+    fn page_cache_that_was_not_read_again_for_the_age_is_asked_for_until_the_cgroup_is_frozen() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/self/cgroup", "0::/\n");
+        write("proc/self/mountinfo", "30 1 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+        for (pid, path) in [(7, "/a"), (8, "/other")] {
+            write(&format!("proc/{pid}/cgroup"), &format!("0::{path}\n"));
+            for (name, text) in [("memory.current", "1"), ("memory.reclaim", ""), ("cgroup.events", "frozen 0\n")] {
+                write(&format!("cg{path}/{name}"), text);
+            }
+        }
+        let counts = |inactive: u64, activated: u64| {
+            let text = format!("inactive_file {inactive}\npgactivate {activated}\n");
+            ["a", "other"].iter().for_each(|path| write(&format!("cg/{path}/memory.stat"), &text));
+        };
+        let asked = |path: &str| fs::read_to_string(root.path().join(format!("cg/{path}/memory.reclaim"))).unwrap();
+        let any = vec![Selector::Cgroup(Glob::new("/a").unwrap())];
+        let cgroups = SelectedCgroups::new(root.path(), Selection { any, ..Selection::default() });
+        let mut reclaim = CgroupReclaim::of(root.path(), cgroups);
+        let mut take = |at, bytes| {
+            reclaim.take_cache([7, 8].into_iter(), None, Duration::from_secs(60), bytes, Duration::from_secs(at))
+        };
+        counts(100 * PAGE_SIZE, 0);
+        assert_eq!((take(0, u64::MAX), take(59, u64::MAX)), (0, 0), "that is not known yet");
+        counts(100 * PAGE_SIZE, 30);
+        assert_eq!((take(60, u64::MAX), asked("a")), (70 * PAGE_SIZE, format!("{} swappiness=0", 70 * PAGE_SIZE)));
+        assert_eq!(take(61, 20 * PAGE_SIZE + 1), 20 * PAGE_SIZE, "no more than the quota leaves");
+        assert_eq!(asked("other"), "", "it is not selected");
+        write("cg/a/memory.reclaim", "");
+        write("cg/a/cgroup.events", "frozen 1\n");
+        assert_eq!((take(62, u64::MAX), asked("a")), (0, String::new()));
     }
 }

@@ -1,6 +1,8 @@
 //! Sets limits of cgroups, and gives back what there was before: at the end, and for a run that was killed.
 
 mod journal;
+#[cfg(test)]
+mod kills;
 mod least;
 mod restore;
 mod step;

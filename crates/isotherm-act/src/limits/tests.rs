@@ -15,7 +15,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 /// A root directory with the cgroup `/a`.
-fn made() -> TempDir {
+pub(super) fn made() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for directory in ["proc/self", "proc/sys/kernel/random"] {
         fs::create_dir_all(root.path().join(directory)).unwrap();
@@ -36,11 +36,11 @@ fn make_cgroup(root: &Path) {
     set(root, "memory.events", "low 0\nhigh 3\nmax 0\n");
 }
 
-fn set(root: &Path, name: &str, text: &str) {
+pub(super) fn set(root: &Path, name: &str, text: &str) {
     fs::write(root.join("cg/a").join(name), text).unwrap();
 }
 
-fn high(root: &Path) -> String {
+pub(super) fn high(root: &Path) -> String {
     fs::read_to_string(root.join("cg/a/memory.high")).unwrap().trim().to_owned()
 }
 
@@ -49,12 +49,12 @@ fn cgroup(root: &Path) -> CgroupMemory {
 }
 
 /// What a scheme wants with 60 of 100 MiB in use, all of it known.
-fn wanted<F: CgroupFiles>(cgroup: CgroupMemory<F>) -> Wanted<F> {
+pub(super) fn wanted<F: CgroupFiles>(cgroup: CgroupMemory<F>) -> Wanted<F> {
     let (in_use, known, idle) = (60 * MIB, 60 * MIB, 40 * MIB);
     Wanted { cgroup, how: CgroupLimit::DEFAULT, reached: None, in_use, known, idle }
 }
 
-fn reached<F: CgroupFiles>(cgroup: CgroupMemory<F>) -> Wanted<F> {
+pub(super) fn reached<F: CgroupFiles>(cgroup: CgroupMemory<F>) -> Wanted<F> {
     Wanted { reached: Some("it hurts".into()), ..wanted(cgroup) }
 }
 
@@ -76,7 +76,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
     }
 }
 
-fn restored(root: &Path) -> String {
+pub(super) fn restored(root: &Path) -> String {
     restore_limits(root).iter().map(|news| news.text.clone() + "\n").collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{AddrRange, BoxError, Mapping, NodeId, TargetId};
+use crate::{AddrRange, BoxError, Mapping, NodeId, TargetId, TargetSnapshot};
 
 use super::{Action, Refusal, WantedLimits};
 
@@ -92,7 +92,14 @@ pub trait Actuator {
     /// second, as long as there is such a scheme or was one at the call before.
     fn set_limits(&mut self, _wanted: &[WantedLimits<'_>]) {}
 
-    /// The time spent in [`apply`](Self::apply) since the start. A quota of time is charged with it.
+    /// Takes page cache that no process maps from the cgroups of these targets, for an action that reclaims memory of
+    /// cgroups: what has been idle for `age`, as far as that is known, and `bytes` at most. Returns how much was freed.
+    fn reclaim_cache(&mut self, _action: Action, _age: Duration, _targets: &[TargetSnapshot], _bytes: u64) -> u64 {
+        0
+    }
+
+    /// The time spent in [`apply`](Self::apply) and [`reclaim_cache`](Self::reclaim_cache) since the start. A quota of
+    /// time is charged with it.
     fn time_spent(&self) -> Duration;
 }
 
@@ -119,6 +126,10 @@ impl<A: Actuator + ?Sized> Actuator for Box<A> {
 
     fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {
         (**self).set_limits(wanted);
+    }
+
+    fn reclaim_cache(&mut self, action: Action, age: Duration, targets: &[TargetSnapshot], bytes: u64) -> u64 {
+        (**self).reclaim_cache(action, age, targets, bytes)
     }
 
     fn time_spent(&self) -> Duration {

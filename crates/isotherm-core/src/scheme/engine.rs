@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::rate::sampling_interval;
 use crate::tiering::{Patience, REPAID, Waiting};
-use crate::{AddrRange, BoxError, Sink, Snapshot, TargetId};
+use crate::{AddrRange, BoxError, PAGE_SIZE, Sink, Snapshot, TargetId};
 
 use super::application::{Batch, SchemeApplication};
 use super::backoff::{Backoff, Rejections};
@@ -23,8 +23,8 @@ use super::slowdown::Judgement;
 use super::victims::{Tally, Victims, window};
 use super::watermarks::WatermarkState;
 use super::{
-    Actuator, Application, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns, Scheme,
-    Statistics, Wake, WantedLimits,
+    Actuator, Application, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report,
+    Returns, Scheme, Statistics, Wake, WantedLimits,
 };
 
 /// A scheme needs something that is not possible here.
@@ -444,6 +444,20 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         }
         report.last.unobservable_bytes = excluded.unobservable;
 
+        if takes_cache(scheme) {
+            let (age, spent) = (scheme.condition.age.min(), self.actuator.time_spent());
+            let left = allowance.left(PAGE_SIZE);
+            // Page cache comes first: it takes no place in swap.
+            let freed = self.actuator.reclaim_cache(scheme.action, age, &snapshot.targets, left);
+            let time = self.actuator.time_spent().saturating_sub(spent);
+            report.total.time += time;
+            if freed > 0 {
+                allowance.charge(freed, 0, time);
+                report.total.tried_bytes += freed;
+                report.total.passed_bytes += freed;
+                report.total.applied_bytes += freed;
+            }
+        }
         let bytes = self.candidates.iter().map(|candidate| candidate.range.size()).fold(0, u64::saturating_add);
         let left = allowance.left(scheme.action.granule());
         if bytes > left || demand.left(0) > 0 {
@@ -547,6 +561,13 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         }
         self.active[index].report.last.regions = regions;
     }
+}
+
+/// Whether a scheme takes page cache that no process maps. Filters, sizes and frequencies are about other memory.
+fn takes_cache(scheme: &Scheme) -> bool {
+    let Condition { size, rate, hz, age } = scheme.condition;
+    let is_idle = rate.min() == 0.0 && hz.min() == 0.0 && age.max() == Duration::MAX;
+    scheme.action.reclaim().is_some() && scheme.filters.is_empty() && is_idle && size.min() <= PAGE_SIZE
 }
 
 impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {

@@ -4,7 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, CgroupLimit, Gauges, Goal, Metric, Quota, Scheme, Schemes, TargetUse, Watermarks};
+use isotherm_core::scheme::{
+    Action, CgroupLimit, ClosedInterval, Condition, Filter, FilterKind, Gauges, Goal, Metric, Quota, Reclaim, Scheme,
+    Schemes, TargetUse, Watermarks, Weights,
+};
 use isotherm_core::{PAGE_SIZE, Sink, Snapshot};
 
 use crate::fixtures::{Log, TestActuator, TestInspector, process};
@@ -101,4 +104,36 @@ fn no_limit_is_wanted_of_a_scheme_that_sleeps_or_was_replaced_or_has_no_bound() 
     schemes.replace(vec![Scheme { quota: Quota::UNLIMITED, ..limit() }]).unwrap();
     look(&mut schemes, 80);
     assert_eq!(wants(&log), None);
+}
+
+#[test]
+fn idle_page_cache_is_taken_first_within_the_quota_and_counts_as_freed() {
+    let reclaim = Action::Reclaim(Reclaim::DEFAULT);
+    let quota = Quota::new(Some(100 * PAGE_SIZE), None, SECOND, Weights::DEFAULT, vec![]).unwrap();
+    let scheme = Scheme { quota, ..Scheme::new("reclaim", idle(SECOND * 3), reclaim) };
+    let log = Log::default();
+    let actuator = TestActuator { cache: 130 * PAGE_SIZE, ..TestActuator::new(&log) };
+    let mut schemes = Schemes::new(vec![scheme.clone()], actuator, TestInspector::NONE, Figures::default()).unwrap();
+    look(&mut schemes, 50);
+    assert_eq!(log.2.take(), [(SECOND * 3, 100 * PAGE_SIZE)]);
+    let total = schemes.reports().next().unwrap().total.clone();
+    assert_eq!((total.applied_bytes, total.tried_bytes), (100 * PAGE_SIZE, 100 * PAGE_SIZE));
+    assert_eq!(log.take_pages(), [], "nothing of the quota is left");
+    look(&mut schemes, 60);
+    assert_eq!(log.take_pages(), [(40, 100)], "what is idle follows");
+    assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 190 * PAGE_SIZE);
+
+    // What the scheme says of the memory cannot be told of page cache.
+    let filter = Filter { kind: FilterKind::Anonymous, matching: true, allow: false };
+    let hot = Condition { age: ClosedInterval::new(SECOND, SECOND * 9).unwrap(), ..scheme.condition };
+    log.2.take();
+    for other in [
+        Scheme { filters: vec![filter], ..scheme.clone() },
+        Scheme { condition: hot, ..scheme.clone() },
+        Scheme { action: Action::PageOut, ..scheme },
+    ] {
+        schemes.replace(vec![other]).unwrap();
+        look(&mut schemes, 90);
+        assert_eq!(log.2.take(), []);
+    }
 }

@@ -66,9 +66,10 @@ pub struct Call {
 /// targets use.
 pub type Limits = Vec<(String, bool, Vec<TargetUse>)>;
 
-/// The calls of the actuator, shared with the test, and the limits that were wanted.
+/// The calls of the actuator, shared with the test, the limits that were wanted, and the requests for page cache: the
+/// age and the bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Log(pub Rc<RefCell<Vec<Call>>>, pub Rc<RefCell<Vec<Limits>>>);
+pub struct Log(pub Rc<RefCell<Vec<Call>>>, pub Rc<RefCell<Vec<Limits>>>, pub Rc<RefCell<Vec<(Duration, u64)>>>);
 
 impl Log {
     /// Takes the limits that were wanted since the last time.
@@ -102,6 +103,8 @@ pub struct TestActuator {
     pub can_free: fn(&Mapping) -> bool,
     /// The node on which actions between nodes leave memory.
     pub left_node: Option<NodeId>,
+    /// Bytes of page cache that are idle.
+    pub cache: u64,
 }
 
 impl TestActuator {
@@ -116,6 +119,7 @@ impl TestActuator {
             unmaps: |_| false,
             can_free: |_| true,
             left_node: None,
+            cache: 0,
         }
     }
 }
@@ -154,6 +158,13 @@ impl Actuator for TestActuator {
     fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {
         let limits = wanted.iter().map(|one| (one.scheme.to_owned(), one.reached.is_some(), one.in_use.to_vec()));
         self.log.1.borrow_mut().push(limits.collect());
+    }
+
+    fn reclaim_cache(&mut self, _action: Action, age: Duration, _targets: &[TargetSnapshot], bytes: u64) -> u64 {
+        self.log.2.borrow_mut().push((age, bytes));
+        let freed = bytes.min(self.cache);
+        self.cache -= freed;
+        freed
     }
 
     fn time_spent(&self) -> Duration {

@@ -14,6 +14,10 @@ use super::{CgroupVersion, Hierarchy, NoMemoryCgroup};
 /// The file by which the kernel is asked to reclaim.
 pub(super) const RECLAIM: &str = "memory.reclaim";
 
+/// A kernel that takes no swappiness takes from the page cache alone only if it holds more of it for inactive than this.
+/// It looks for 4,096 pages of it first (`DEF_PRIORITY` of Linux' mm/vmscan.c).
+const PLENTY: u64 = 4096 * PAGE_SIZE;
+
 /// One cgroup of version 2 that accounts memory.
 #[derive(Debug)]
 pub struct CgroupMemory<F: CgroupFiles = CgroupDirectory> {
@@ -33,6 +37,15 @@ pub struct CgroupCounters {
     pub anonymous: u64,
     /// Bytes of the page cache, mapped or not (`file`).
     pub file: u64,
+    /// The part of it that processes map (`file_mapped`).
+    pub mapped: u64,
+    /// Bytes of files that the kernel takes for inactive, and those that it takes for active, mapped or not
+    /// (`inactive_file`, `active_file`). What was read once is inactive.
+    pub inactive: u64,
+    /// See [`inactive`](Self::inactive).
+    pub active: u64,
+    /// Bytes that were inactive and became active (`pgactivate`).
+    pub activated: u64,
 }
 
 /// What became of a request to reclaim.
@@ -122,6 +135,10 @@ impl<F: CgroupFiles> CgroupMemory<F> {
             reclaimed: pages("pgsteal"),
             anonymous: count("anon"),
             file: count("file"),
+            mapped: count("file_mapped"),
+            inactive: count("inactive_file"),
+            active: count("active_file"),
+            activated: pages("pgactivate"),
         })
     }
 
@@ -184,6 +201,31 @@ impl<F: CgroupFiles> CgroupMemory<F> {
     pub fn reclaim(&self, bytes: u64, swappiness: Option<u8>) -> Reclaimed {
         let before = self.counters();
         let (written, without_swappiness) = self.ask(bytes, swappiness);
+        Reclaimed { without_swappiness, ..self.reclaimed(bytes, &before, written) }
+    }
+
+    /// Asks the kernel to reclaim `bytes` of the page cache, and no memory that needs swap.
+    ///
+    /// A kernel that takes no swappiness (before 6.11) leaves other memory alone only as long as it holds more of the
+    /// page cache for inactive than for active, and 16 MiB at least. It is asked for what is beyond that.
+    pub fn reclaim_cache(&self, bytes: u64) -> Reclaimed {
+        let before = self.counters();
+        let written = self.files.write(RECLAIM, &format!("{bytes} swappiness=0"));
+        if !is_invalid(&written) {
+            return self.reclaimed(bytes, &before, written);
+        }
+        let beyond = |counters: &CgroupCounters| counters.inactive.saturating_sub(counters.active.max(PLENTY));
+        let bytes = before.as_ref().map_or(0, beyond).min(bytes);
+        let bytes = bytes - bytes % PAGE_SIZE;
+        if bytes == 0 {
+            return Reclaimed { without_swappiness: true, ..Reclaimed::default() };
+        }
+        let written = self.files.write(RECLAIM, &bytes.to_string());
+        Reclaimed { without_swappiness: true, ..self.reclaimed(bytes, &before, written) }
+    }
+
+    /// What became of a request for `bytes`.
+    fn reclaimed(&self, bytes: u64, before: &io::Result<CgroupCounters>, written: io::Result<()>) -> Reclaimed {
         let ended = written.err().map(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         let freed = match (ended, before, self.counters()) {
             (None, ..) => bytes,
@@ -193,7 +235,7 @@ impl<F: CgroupFiles> CgroupMemory<F> {
             }
             (Some(_), ..) => 0,
         };
-        Reclaimed { bytes: freed, ended, without_swappiness }
+        Reclaimed { bytes: freed, ended, without_swappiness: false }
     }
 
     /// Writes the request. Returns whether the kernel does not take the swappiness.
@@ -201,12 +243,16 @@ impl<F: CgroupFiles> CgroupMemory<F> {
         if let Some(swappiness) = swappiness {
             let written = self.files.write(RECLAIM, &format!("{bytes} swappiness={swappiness}"));
             // Older kernels take the number only.
-            if !written.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::INVAL)) {
+            if !is_invalid(&written) {
                 return (written, false);
             }
         }
         (self.files.write(RECLAIM, &bytes.to_string()), swappiness.is_some())
     }
+}
+
+fn is_invalid(written: &io::Result<()>) -> bool {
+    written.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::INVAL))
 }
 
 #[cfg(test)]
@@ -225,6 +271,8 @@ mod tests {
         /// Pages that can be reclaimed.
         left: RefCell<u64>,
         takes_swappiness: bool,
+        /// Bytes of files that are active.
+        active: u64,
         /// The error of the next request.
         fails: RefCell<Option<Errno>>,
         asked: RefCell<Vec<String>>,
@@ -234,7 +282,12 @@ mod tests {
     impl CgroupFiles for Made {
         fn read(&self, name: &str) -> io::Result<String> {
             match name {
-                "memory.stat" => Ok(format!("anon 1\npgsteal_kswapd 7\npgsteal {}\n", self.stolen.borrow())),
+                "memory.stat" => Ok(format!(
+                    "anon 1\npgsteal_kswapd 7\npgsteal {}\ninactive_file {}\nactive_file {}\n",
+                    self.stolen.borrow(),
+                    *self.left.borrow() * PAGE_SIZE,
+                    self.active
+                )),
                 name => self.files.borrow().get(name).cloned().ok_or_else(|| Errno::NODEV.into()),
             }
         }
@@ -299,6 +352,25 @@ mod tests {
     }
 
     #[test]
+    fn of_the_page_cache_an_older_kernel_is_asked_only_for_what_it_has_plenty_of() {
+        let plenty = PLENTY / PAGE_SIZE;
+        let mut cgroup = with_pages(plenty + 10);
+        assert_eq!(cgroup.reclaim_cache(4 * PAGE_SIZE).bytes, 4 * PAGE_SIZE);
+        assert_eq!(*cgroup.files().asked.borrow(), ["16384 swappiness=0", "16384"]);
+        let rest = cgroup.reclaim_cache(20 * PAGE_SIZE);
+        assert_eq!((rest.bytes, rest.without_swappiness), (6 * PAGE_SIZE, true));
+        cgroup.files().asked.borrow_mut().clear();
+        assert_eq!(cgroup.reclaim_cache(PAGE_SIZE).bytes, 0);
+        assert_eq!(*cgroup.files().asked.borrow(), ["4096 swappiness=0"], "it has no more than that");
+        *cgroup.files.left.get_mut() = plenty * 2;
+        cgroup.files.active = (plenty * 2 - 1) * PAGE_SIZE;
+        assert_eq!(cgroup.reclaim_cache(2 * PAGE_SIZE).bytes, PAGE_SIZE, "as much is active");
+        cgroup.files.takes_swappiness = true;
+        assert_eq!(cgroup.reclaim_cache(20 * PAGE_SIZE).bytes, 20 * PAGE_SIZE);
+        assert_eq!(cgroup.files().asked.borrow().last().unwrap(), "81920 swappiness=0");
+    }
+
+    #[test]
     fn figures_are_read_from_the_files_of_the_cgroup() {
         let root = mounted_at_cg();
         let file = |name: &str, text: &str| write(root.path(), &format!("cg/a/{name}"), text);
@@ -308,7 +380,8 @@ mod tests {
         assert!(!cgroup.is_frozen() && cgroup.pressure().is_err() && cgroup.counters().is_err() && !cgroup.is_gone());
         file("memory.stat", "anon 10\nfile 20\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgsteal 5\n");
         let pages = |pages| pages * PAGE_SIZE;
-        let counters = CgroupCounters { refaulted: pages(7), reclaimed: pages(5), anonymous: 10, file: 20 };
+        let (refaulted, reclaimed) = (pages(7), pages(5));
+        let counters = CgroupCounters { refaulted, reclaimed, anonymous: 10, file: 20, ..CgroupCounters::default() };
         assert_eq!(cgroup.counters().unwrap(), counters);
         file(
             "memory.pressure",
