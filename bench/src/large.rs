@@ -181,7 +181,7 @@ const fn id(process: u32, seed: u32) -> TargetId {
 fn process_of(target: TargetId) -> u32 {
     match target {
         TargetId::Process(process) => process.pid - 1,
-        TargetId::PhysicalMemory | TargetId::Cgroup(_) => 0,
+        TargetId::PhysicalMemory | TargetId::Cgroup(_) | TargetId::PageCache => 0,
     }
 }
 

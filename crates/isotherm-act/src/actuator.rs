@@ -14,18 +14,21 @@ use super::call_method::CallMethod;
 use super::check::check;
 use super::dense::dense;
 use super::error::ActError;
+use super::files::FileCache;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::limits::LeastLimits;
 use super::migration::Migration;
 use super::news::News;
 use super::outside::{advise_ranges, cut_at_mappings};
+use super::physical::{self, FrameOwners, OfProcess, joined};
 use super::reclaim::{CgroupReclaim, Readers};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::{Cached, resident};
 use super::swap::{Swap, needs_swap};
 use isotherm_kernel::cgroup::SelectedCgroups;
 use isotherm_kernel::madvise::Advice;
+use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
 /// Acts on the processes of a process table.
@@ -36,6 +39,10 @@ pub struct ProcessActuator {
     inside: Inside,
     migration: Migration,
     cgroups: CgroupReclaim,
+    /// The files whose page cache is acted on. `None` if that of none is.
+    files: Option<FileCache>,
+    /// Who maps page frames. `None` if physical memory is not acted on.
+    owners: Option<FrameOwners>,
     cached: Cached,
     swap: Swap,
     /// Whether nothing is done, and all of it is reported as done.
@@ -61,6 +68,8 @@ impl ProcessActuator {
             inside: Inside::new(),
             migration: Migration::new("/".as_ref()),
             cgroups: CgroupReclaim::new("/".as_ref()),
+            files: None,
+            owners: None,
             is_dry: false,
             cached: Cached::new("/".as_ref()),
             swap: Swap::default(),
@@ -77,6 +86,18 @@ impl ProcessActuator {
     #[must_use]
     pub fn with_cgroups(self, cgroups: SelectedCgroups) -> Self {
         Self { cgroups: CgroupReclaim::of(&self.root, cgroups), ..self }
+    }
+
+    /// An actuator that acts on the page cache of these files, and on nothing else.
+    #[must_use]
+    pub fn with_files(self, files: FileTable) -> Self {
+        Self { files: Some(FileCache::new(&self.root, files)), ..self }
+    }
+
+    /// An actuator that acts on physical memory, which processes map.
+    #[must_use]
+    pub fn with_physical(self, owners: FrameOwners) -> Self {
+        Self { owners: Some(owners), ..self }
     }
 
     /// An actuator that lets no limit of a cgroup down below these, and does nothing to cgroups that have no more than
@@ -189,6 +210,43 @@ impl ProcessActuator {
         }
     }
 
+    /// Who maps page frames, if the target is physical memory.
+    fn physical(&self, target: TargetId) -> Option<FrameOwners> {
+        self.owners.clone().filter(|_| target == TargetId::PhysicalMemory)
+    }
+
+    /// Gives advice on page frames to the processes that map them. The kernel takes none on pages that several
+    /// processes map.
+    fn advise_frames(&mut self, owners: &FrameOwners, advice: Advice, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        let found = match owners.find(ranges) {
+            Ok(found) => found,
+            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
+        };
+        for (outcome, (shared, unmapped)) in outcomes.iter_mut().zip(found.shared.into_iter().zip(found.unmapped)) {
+            for (bytes, why) in [(shared, RefusalReason::Unsuitable), (unmapped, RefusalReason::NotMapped)] {
+                if bytes > 0 {
+                    outcome.refuse(bytes, why.into());
+                }
+            }
+        }
+        for OfProcess { process, pages } in found.by_process {
+            let parts = joined(&pages);
+            let virtual_ranges: Vec<AddrRange> = parts.iter().map(|(_, part)| *part).collect();
+            let mut of_parts = vec![Outcome::default(); parts.len()];
+            let mut held = Held::of(&process);
+            if held.has_ended() || self.interrupt.load(Ordering::Relaxed) {
+                refuse_all(&virtual_ranges, &mut of_parts, refusal(Errno::SRCH));
+            } else if advice == Advice::PageOut {
+                self.page_out(&mut held, &virtual_ranges, &mut of_parts);
+            } else {
+                advise_ranges(&mut held, advice, &virtual_ranges, &mut of_parts);
+            }
+            for ((index, _), of_part) in parts.into_iter().zip(of_parts) {
+                outcomes[index].add(&of_part);
+            }
+        }
+    }
+
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let mapped = match held.mapped_within(ranges) {
             Ok(mapped) => mapped,
@@ -231,6 +289,12 @@ fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) 
 
 impl Actuator for ProcessActuator {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
+        if let Some(files) = &self.files {
+            return Ok(files.check(action)?);
+        }
+        if self.owners.is_some() {
+            physical::check(&self.root, action)?;
+        }
         let method = CallMethod::of(action, inside)?;
         check(action, method, &mut self.inside, &mut self.migration)?;
         if action.reclaim().is_some() {
@@ -259,7 +323,19 @@ impl Actuator for ProcessActuator {
             return DryRunActuator.apply(work, outcomes);
         }
         let (began, cpu) = (Instant::now(), monitor_cpu_time());
+        if let Some(files) = self.files.as_mut().filter(|_| work.target == TargetId::PageCache) {
+            files.run(work, outcomes);
+            self.spent += began.elapsed();
+            self.cpu += monitor_cpu_time().saturating_sub(cpu);
+            return Ok(());
+        }
         let method = CallMethod::of(work.action, work.inside)?;
+        if let (Some(owners), CallMethod::Outside(advice)) = (self.physical(work.target), method) {
+            self.advise_frames(&owners, advice, work.ranges, outcomes);
+            self.spent += began.elapsed();
+            self.cpu += monitor_cpu_time().saturating_sub(cpu);
+            return Ok(());
+        }
         match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {
             (None, _) => refuse_all(work.ranges, outcomes, refusal(Errno::SRCH)),
             (Some(_), CallMethod::Nothing) => {

@@ -7,6 +7,7 @@ use isotherm_kernel::NoScratch;
 use isotherm_kernel::cgroup::NoMemoryCgroup;
 use thiserror::Error;
 
+use super::frames::FramesError;
 use super::inside::InsideError;
 use super::migration::MigrationError;
 
@@ -71,6 +72,32 @@ pub enum ActError {
          or use hugepage without `inside: true`, which makes huge pages at once)"
     )]
     HugePagesOff(Action),
+    /// The action is none on the page cache of files.
+    #[error(
+        "{0} is for memory of processes, and not for the page cache of files (use pageout, which drops it, willneed or \
+         stat)"
+    )]
+    NotOnFiles(Action),
+    /// The action is none on physical memory.
+    #[error(
+        "{0} cannot be carried out on page frames (use pageout, cold or stat, or name processes instead of physical \
+         memory)"
+    )]
+    NotOnFrames(Action),
+    /// Page frames cannot be found in processes.
+    #[error("{action} does not work on physical memory here")]
+    Frames {
+        /// The action.
+        action: Action,
+        /// Why, and how to fix it.
+        source: FramesError,
+    },
+    /// It cannot be found out which pages of files were changed.
+    #[error(
+        "{0} does not work here: pages that were changed cannot be told from others (use Linux 6.5 or later, or run \
+         isotherm as root)"
+    )]
+    DirtyUnknown(Action),
     /// The memory for the test is not available.
     #[error(transparent)]
     Scratch(#[from] NoScratch),

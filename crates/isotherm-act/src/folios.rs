@@ -7,12 +7,12 @@ use isotherm_core::{AddrRange, BoxError, PAGE_SIZE};
 use isotherm_kernel::pages::{FlagTable, Flags};
 use rustix::io::Errno;
 
-use super::frames::{Frames, FramesError, add_page};
+use super::frames::{Frames, FramesError, Owner, add_page};
 
 /// Says whether the kernel has generations of pages in place of active and inactive ones, relative to `/`.
 const GENERATIONS: &str = "sys/kernel/mm/lru_gen/enabled";
 
-/// Finds the pages of a process by their folios.
+/// Finds the pages of a process or of files by their folios.
 #[derive(Debug)]
 pub(super) struct Folios {
     root: PathBuf,
@@ -55,7 +55,7 @@ impl Folios {
     /// Returns the error of open(2) or read(2) on a table.
     pub(super) fn find(
         &mut self,
-        pid: u32,
+        owner: Owner<'_>,
         ranges: &[AddrRange],
         is: impl Fn(Folio) -> bool,
         found: &mut Vec<AddrRange>,
@@ -63,7 +63,7 @@ impl Folios {
         let Self { frames, flags, .. } = self;
         // Neighbouring pages mostly belong to the same folio.
         let mut last: (Range<u64>, bool) = (0..0, false);
-        frames.each(pid, ranges, |addr, frame| {
+        frames.each(owner, ranges, |addr, frame| {
             if !last.0.contains(&frame) {
                 let folio = flags.folio(frame).map_err(|error| error.errno())?.unwrap_or(frame..frame + 1);
                 let head = flags.flags(folio.start).map_err(|error| error.errno())?.unwrap_or_default();

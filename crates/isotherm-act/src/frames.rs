@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::scheme::HUGE_PAGE_SIZE;
 use isotherm_core::{AddrRange, PAGE_SIZE, push_joined};
+use isotherm_kernel::page_cache::FileReader;
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -25,7 +26,24 @@ pub enum FramesError {
     Hidden,
 }
 
-/// Reads the page frames of processes.
+/// Whose pages are read.
+#[derive(Debug)]
+pub(crate) enum Owner<'a> {
+    /// Those of the process with this ID.
+    Process(u32),
+    /// The page cache of files.
+    Files(&'a mut FileReader),
+    /// Physical memory: an address is that of a frame.
+    Physical,
+}
+
+impl From<u32> for Owner<'_> {
+    fn from(pid: u32) -> Self {
+        Self::Process(pid)
+    }
+}
+
+/// Reads the page frames of processes and of files.
 #[derive(Debug)]
 pub(crate) struct Frames {
     root: PathBuf,
@@ -54,17 +72,31 @@ impl Frames {
         Self { root: root.into(), buffer: PageBuffer::default(), addresses: Vec::new(), read: Vec::new() }
     }
 
-    /// Calls `each` with the address and the frame of each page of process `pid` in memory that lies in `ranges`, which
-    /// are sorted and disjoint; in the order of addresses.
+    /// Calls `each` with the address and the frame of each page of `owner` in memory that lies in `ranges`, which are
+    /// sorted and disjoint; in the order of addresses.
     ///
     /// # Errors
     /// Returns the error of open(2) or read(2) on the pagemap, or of `each`.
-    pub(crate) fn each(
+    pub(crate) fn each<'a>(
         &mut self,
-        pid: u32,
+        owner: impl Into<Owner<'a>>,
         ranges: &[AddrRange],
         mut each: impl FnMut(u64, u64) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        let pid = match owner.into() {
+            Owner::Process(pid) => pid,
+            Owner::Physical => {
+                let mut pages = ranges.iter().flat_map(|range| range.page_addresses());
+                return pages.try_for_each(|addr| each(addr, addr / PAGE_SIZE));
+            }
+            Owner::Files(files) => {
+                return ranges.iter().try_for_each(|range| {
+                    let mut acted = Ok(());
+                    files.frames(*range, |addr, frame| acted = acted.and_then(|()| each(addr, frame)))?;
+                    acted
+                });
+            }
+        };
         let pagemap = Pagemap::open(&self.root, &pid.to_string()).map_err(|error| error.errno())?;
         let mut addresses = ranges.iter().flat_map(|range| range.page_addresses());
         loop {

@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_kernel::madvise::{Advice, advise};
-use isotherm_kernel::{Pidfd, ProcessTable, Unreadable, mapped_ranges, mapped_within};
+use isotherm_kernel::{Pidfd, Process, ProcessTable, Unreadable, mapped_ranges, mapped_within};
 use rustix::io::Errno;
 
 use super::outside::Memory;
@@ -20,6 +20,11 @@ impl Held {
     pub(super) fn new(process_table: &ProcessTable, target: TargetId) -> Option<Self> {
         let members = process_table.members();
         Some(Self { target, pid: target.pid()?, pidfd: members.get(&target)?.process.pidfd() })
+    }
+
+    /// Holds a process that is open.
+    pub(super) fn of(process: &Process) -> Self {
+        Self { target: process.id(), pid: process.pid(), pidfd: process.pidfd() }
     }
 
     pub(super) const fn target(&self) -> TargetId {

@@ -8,7 +8,10 @@
 //! Actions between memory nodes move pages (`move_pages(2)`), also from outside. An action on a cgroup asks the kernel
 //! to reclaim memory of it, and may set its limit.
 //!
+//! Page cache of files is dropped by advice on the files (`posix_fadvise(2)`), and only where it is clean and unmapped.
+//!
 //! - [`ProcessActuator`]: carries out the actions of schemes, from outside and from inside
+//! - [`FrameOwners`]: finds the processes that map page frames, to act on physical memory
 //! - [`ProcessInspector`]: finds the properties of pages and processes that filters depend on
 //! - [`Inside`]: makes system calls inside other processes
 //! - [`restore_limits`]: gives back limits of cgroups after a run was killed
@@ -24,15 +27,19 @@ mod compressible;
 mod dense;
 mod error;
 mod facts;
+mod files;
 mod folios;
 mod frames;
 mod held;
 mod inside;
 mod limits;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod memory_tests;
 mod migration;
 mod news;
 mod outside;
 mod pages;
+mod physical;
 mod reclaim;
 mod refusal;
 mod resident;
@@ -49,3 +56,4 @@ pub use limits::{LeastLimits, restore_limits};
 pub use migration::{MIGRATION_MARGIN, MigrationError, PlacesError};
 pub use news::News;
 pub use pages::{OpenProbe, ProcessInspector};
+pub use physical::FrameOwners;

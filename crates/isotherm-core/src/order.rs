@@ -14,6 +14,7 @@ pub(crate) fn first_place(target: TargetId) -> u64 {
         TargetId::PhysicalMemory => mix(0, 0),
         TargetId::Process(process) => mix(process.pid.into(), process.start.as_nanos() as u64 | 1),
         TargetId::Cgroup(CgroupId(id)) => mix(id, 2),
+        TargetId::PageCache => mix(0, 6),
     }
 }
 

@@ -17,6 +17,8 @@ pub enum TargetId {
     PhysicalMemory,
     /// The memory that is charged to a cgroup and those below it.
     Cgroup(CgroupId),
+    /// The page cache of files. Each file has a place of its own in one space of addresses, and is a mapping there.
+    PageCache,
 }
 
 /// The identity of a process. The pid alone is not unique, because the system gives it to another process later.
@@ -46,7 +48,7 @@ impl TargetId {
     pub const fn pid(self) -> Option<u32> {
         match self {
             Self::Process(process) => Some(process.pid),
-            Self::PhysicalMemory | Self::Cgroup(_) => None,
+            Self::PhysicalMemory | Self::Cgroup(_) | Self::PageCache => None,
         }
     }
 }
@@ -57,6 +59,7 @@ impl fmt::Display for TargetId {
             Self::Process(process) => write!(f, "process {}", process.pid),
             Self::PhysicalMemory => f.write_str("physical memory"),
             Self::Cgroup(CgroupId(id)) => write!(f, "cgroup {id}"),
+            Self::PageCache => f.write_str("page cache"),
         }
     }
 }

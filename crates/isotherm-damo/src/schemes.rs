@@ -415,6 +415,7 @@ fn filter_kind(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Fil
         "anon" => Some(FilterKind::Anonymous),
         "young" => Some(FilterKind::Pages(PageKind::Young)),
         "active" => Some(FilterKind::Pages(PageKind::Active)),
+        "unmapped" => Some(FilterKind::Pages(PageKind::Unmapped)),
         "memcg" => {
             let path = fields.require("memcg_path", diagnostics)?.text("a path", diagnostics)?;
             Some(FilterKind::Cgroup(format!("/{}", path.trim_start_matches('/')).into()))
@@ -441,7 +442,7 @@ fn filter_kind(fields: &Fields<'_>, diagnostics: &mut Diagnostics) -> Option<Fil
             }
         }
         other => {
-            let known = "anon, memcg, young, active, hugepage_size and addr";
+            let known = "anon, memcg, young, active, unmapped, hugepage_size and addr";
             let message = format!("isotherm has no filter {other:?} of damo; it has {known}");
             diagnostics.fail(type_node.position, message)
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, ClosedInterval, Destinations, FilterKind, Goal, Metric, NodePart, Quota, Scheme, Weights,
+    Action, ClosedInterval, Destinations, Filter, FilterKind, Goal, Metric, NodePart, PageKind, Quota, Scheme, Weights,
 };
 use isotherm_core::{AddrRange, NodeId};
 use isotherm_damo::{parse_schemes, read_schemes};
@@ -102,6 +102,20 @@ fn errors_have_positions_and_say_what_isotherm_has() {
     ] {
         let text = format!(r#"[{{"action": "pageout", "access_pattern": {pattern}}}]"#);
         assert!(diagnostics(&text).to_string().contains(words), "{words}: {}", diagnostics(&text));
+    }
+}
+
+#[test]
+fn filters_of_pages_are_read() {
+    let read = |kind: &str| {
+        let text = format!(
+            r#"[{{"action": "stat", "access_pattern": {{"age": {{"min": "5 s", "max": "max"}}}},
+            "filters": [{{"filter_type": "{kind}", "matching": true, "allow": false}}]}}]"#
+        );
+        parse_schemes("f", &text).unwrap()[0].filters.clone()
+    };
+    for (kind, pages) in [("young", PageKind::Young), ("active", PageKind::Active), ("unmapped", PageKind::Unmapped)] {
+        assert_eq!(read(kind), [Filter { kind: FilterKind::Pages(pages), matching: true, allow: false }], "{kind}");
     }
 }
 

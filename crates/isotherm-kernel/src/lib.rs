@@ -3,6 +3,7 @@
 //! - [`Processes`]: the processes of a run and their mappings
 //! - [`Selection`]: which processes those are
 //! - [`PhysicalMemory`]: the ranges of physical memory
+//! - [`page_cache`]: the page cache of files
 //! - [`pages`]: the kernel's tables of pages
 //! - [`cgroup`]: control groups
 //! - [`clear_refs`]: clears the accessed bits of a process
@@ -53,6 +54,7 @@ mod names;
 mod node_use;
 mod nodes;
 mod owned_file;
+pub mod page_cache;
 pub mod pages;
 mod part;
 mod pattern;

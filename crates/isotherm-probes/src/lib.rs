@@ -3,6 +3,7 @@
 //! - [`bpf`], [`idle`] and [`RefsProbe`] report for single pages or single mappings whether they were accessed.
 //! - [`damon`] uses the kernel's own monitor instead.
 //! - [`mapped`] surveys physical memory through the page tables of all processes.
+//! - [`files`] surveys the page cache of files.
 //! - [`idle_scan`] visits every page and reports how long it has been idle.
 //! - [`stacks`] records which code maps memory.
 //! - [`doctor`] finds out which of these work on this machine.
@@ -13,6 +14,7 @@ pub mod bpf;
 pub mod damon;
 pub mod doctor;
 mod elsewhere;
+pub mod files;
 pub mod idle;
 pub mod idle_scan;
 mod left_out;

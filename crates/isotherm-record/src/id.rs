@@ -30,6 +30,7 @@ pub(crate) enum StoredId {
     Process { pid: u32, start_ns: Option<u64> },
     PhysicalMemory,
     Cgroup(u64),
+    PageCache,
 }
 
 impl StoredId {
@@ -37,6 +38,7 @@ impl StoredId {
     const PROCESS: &str = "process";
     const PHYSICAL: &str = "physical";
     const CGROUP: &str = "cgroup";
+    const PAGE_CACHE: &str = "page_cache";
 
     /// The identity of `id`. A start of a process that is not counted from the boot (`from_boot`) is left out.
     pub(crate) fn new(id: TargetId, from_boot: bool) -> Self {
@@ -46,6 +48,7 @@ impl StoredId {
             }
             TargetId::PhysicalMemory => Self::PhysicalMemory,
             TargetId::Cgroup(CgroupId(id)) => Self::Cgroup(id),
+            TargetId::PageCache => Self::PageCache,
         }
     }
 
@@ -61,6 +64,7 @@ impl StoredId {
             }
             Self::PHYSICAL => Self::PhysicalMemory,
             Self::CGROUP => Self::Cgroup(id.cgroup.ok_or("a cgroup has no ID")?),
+            Self::PAGE_CACHE => Self::PageCache,
             _ => return Ok(None),
         }))
     }
@@ -72,6 +76,7 @@ impl StoredId {
             Self::Process { pid, start_ns } => columns::Id { pid: Some(pid), start_ns, ..id(Self::PROCESS) },
             Self::PhysicalMemory => id(Self::PHYSICAL),
             Self::Cgroup(cgroup) => columns::Id { cgroup: Some(cgroup), ..id(Self::CGROUP) },
+            Self::PageCache => id(Self::PAGE_CACHE),
         }
     }
 
@@ -82,6 +87,7 @@ impl StoredId {
             Self::Process { pid, start_ns: None } => identity(pid, Some(info)),
             Self::PhysicalMemory => TargetId::PhysicalMemory,
             Self::Cgroup(id) => TargetId::Cgroup(CgroupId(id)),
+            Self::PageCache => TargetId::PageCache,
         }
     }
 }
@@ -94,7 +100,7 @@ mod tests {
     fn identities_are_read_as_they_are_written() {
         let info = TargetInfo { started_unix_ns: 9, ..TargetInfo::default() };
         let process = TargetId::process(7, Duration::from_millis(1230));
-        for id in [process, TargetId::PhysicalMemory, TargetId::Cgroup(CgroupId(0))] {
+        for id in [process, TargetId::PhysicalMemory, TargetId::Cgroup(CgroupId(0)), TargetId::PageCache] {
             let stored = StoredId::new(id, true);
             assert_eq!(StoredId::read(&stored.column()), Ok(Some(stored)));
             assert_eq!(stored.target(&info), id);

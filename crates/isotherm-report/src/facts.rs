@@ -16,6 +16,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<String> {
     let span = Duration::from_nanos(summary.to_ns - summary.from_ns);
     let what = match &summary.targets[..] {
         [one] if one.pid == 0 && header.sight.mapped_only => "physical memory that processes map".to_owned(),
+        [one] if one.pid == 0 && one.command == "page cache" => one.command.clone(),
         [one] if one.pid == 0 => "physical memory".to_owned(),
         [one] if one.command.is_empty() => format!("pid {}", shown_pid(one.pid, one.inner_pid)),
         [one] => {

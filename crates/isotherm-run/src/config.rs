@@ -143,6 +143,17 @@ pub enum Targets {
         /// A command that the run starts, and with which it ends.
         during: Option<CommandLine>,
     },
+    /// The page cache of files, whether a process maps them or not. It is surveyed, and not sampled.
+    Files(WatchedFiles),
+}
+
+/// Files whose page cache is watched.
+#[derive(Clone, Debug)]
+pub enum WatchedFiles {
+    /// These files, and the files below these directories.
+    At(Vec<PathBuf>),
+    /// The files that these processes have open or mapped. The run ends with the last of the processes.
+    UsedBy(Selection),
 }
 
 /// A command that a run starts.
@@ -407,7 +418,12 @@ impl RunConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         if let Source::Live { targets, probe } = &self.source {
             targets.validate(*probe)?;
-            if self.schemes.is_some() && matches!(targets, Targets::Physical { .. }) {
+            let samples = self.attributes.sampling.is_some() || self.survey == SurveyChoice::Off;
+            if samples && matches!(targets, Targets::Files(_)) {
+                return Err(ConfigError::FilesWithSamples);
+            }
+            let surveys = self.survey != SurveyChoice::Off && *probe != ProbeChoice::Damon;
+            if self.schemes.is_some() && targets.is_physical() && !surveys {
                 return Err(ConfigError::SchemesOnPhysicalMemory);
             }
         }
@@ -492,6 +508,11 @@ impl Targets {
             {
                 Err(ConfigError::NoTarget)
             }
+            Self::Files(WatchedFiles::At(paths)) if paths.is_empty() => Err(ConfigError::NoTarget),
+            Self::Files(WatchedFiles::UsedBy(users)) if users.is_empty() => Err(ConfigError::NoTarget),
+            Self::Files(_) if !matches!(probe, ProbeChoice::Auto | ProbeChoice::Idle) => {
+                Err(ConfigError::ProbeSeesNoFiles)
+            }
             Self::Physical { .. } if !probe.sees_physical_memory() => Err(ConfigError::ProbeSeesProcessesOnly),
             _ => Ok(()),
         }
@@ -502,11 +523,11 @@ impl Targets {
         Self::Command { command, children: false, except: Vec::new(), part: Part::default() }
     }
 
-    /// The selection that names the processes. `None` if it is a command or physical memory.
+    /// The selection that names the processes. `None` if it is a command, physical memory or files.
     pub(crate) const fn selection(&self) -> Option<&Selection> {
         match self {
             Self::Processes { selection, .. } => Some(selection),
-            Self::Command { .. } | Self::Physical { .. } => None,
+            Self::Command { .. } | Self::Physical { .. } | Self::Files(_) => None,
         }
     }
 
@@ -515,15 +536,15 @@ impl Targets {
         match self {
             Self::Command { command, .. } => Some(command),
             Self::Physical { during, .. } => during.as_ref(),
-            Self::Processes { .. } => None,
+            Self::Processes { .. } | Self::Files(_) => None,
         }
     }
 
-    /// The part of each process that is watched. `None` for physical memory.
+    /// The part of each process that is watched. `None` for physical memory and files.
     pub(crate) const fn part(&self) -> Option<&Part> {
         match self {
             Self::Processes { part, .. } | Self::Command { part, .. } => Some(part),
-            Self::Physical { .. } => None,
+            Self::Physical { .. } | Self::Files(_) => None,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 pub use isotherm_core::chain;
 use isotherm_core::scheme::Unsupported;
 use isotherm_core::{AttributesError, BoxError, MonitorError, units};
+use isotherm_kernel::page_cache::FilesError;
 use isotherm_kernel::{RamError, TargetError};
 use isotherm_output::OutputError;
 use isotherm_probes::bpf::BpfError;
@@ -39,8 +40,14 @@ pub enum ConfigError {
     /// The probe sees whole mappings of processes.
     #[error("the probe does not see physical memory; idle, bpf and damon do")]
     ProbeSeesProcessesOnly,
-    /// Actions are done to processes.
-    #[error("schemes act on processes, not on physical memory")]
+    /// Accesses to page cache that no process maps leave a mark in no page table.
+    #[error("the probe does not see page cache that no process maps; idle does")]
+    ProbeSeesNoFiles,
+    /// Page cache of files is surveyed.
+    #[error("the page cache of files is watched by surveys only")]
+    FilesWithSamples,
+    /// Only surveys know which pages of a region are idle, and so which pages of which processes.
+    #[error("schemes act on physical memory by surveys only")]
     SchemesOnPhysicalMemory,
     /// Call stacks are those of processes.
     #[error("call stacks can be recorded only for processes of this machine")]
@@ -107,6 +114,9 @@ pub enum RunError {
     /// The ranges of physical memory cannot be read.
     #[error(transparent)]
     PhysicalMemory(#[from] RamError),
+    /// The page cache of files cannot be watched.
+    #[error(transparent)]
+    Files(#[from] FilesError),
     /// The probe `idle` does not work here.
     #[error(transparent)]
     Idle(#[from] IdleError),

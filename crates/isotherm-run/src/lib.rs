@@ -66,6 +66,7 @@ pub use allowance::{Allowance, Member};
 pub use command::Command;
 pub use config::{
     CommandLine, IntervalsChoice, ProbeChoice, RunConfig, SchemeOptions, SchemeSource, Source, Streams, Targets,
+    WatchedFiles,
 };
 pub use control::Control;
 pub use delivery::{EventSink, Events, Need};

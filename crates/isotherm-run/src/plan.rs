@@ -65,8 +65,8 @@ pub(crate) struct Wishes {
     pub(crate) intervals: IntervalsChoice,
     pub(crate) intervals_goal: Option<IntervalsGoal>,
     pub(crate) duration: Option<Duration>,
-    /// Whether the targets are physical memory.
-    pub(crate) is_physical: bool,
+    /// Whether the targets are processes, and not physical memory or files.
+    pub(crate) is_of_processes: bool,
 }
 
 /// What schemes need of the intervals.
@@ -165,13 +165,13 @@ impl Plan {
             goal,
             longest_aggregation,
         };
-        let follows = survey.is_some() && !wishes.is_physical;
+        let follows = survey.is_some() && wishes.is_of_processes;
         let update = attributes.update.or(follows.then_some(SHORT_UPDATE));
         let attributes = AttributeOptions { update, ..attributes }.resolve(can.granularity)?;
         check_duration(wishes.duration, attributes)?;
         let properties = Properties {
             probe: can.name.into(),
-            sight: (can.sight)(Scene { is_physical: wishes.is_physical, surveys: survey.is_some() }),
+            sight: (can.sight)(Scene { is_physical: !wishes.is_of_processes, surveys: survey.is_some() }),
             granularity: can.granularity,
             attributes: Some(attributes),
             samples,
@@ -218,7 +218,7 @@ mod tests {
             intervals: IntervalsChoice::Auto,
             intervals_goal: None,
             duration: None,
-            is_physical: false,
+            is_of_processes: true,
         }
     }
 

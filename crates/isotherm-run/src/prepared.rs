@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attributes, Granularity, PaceOptions, TargetId, units};
 use isotherm_kernel::hold::LONGEST_HOLD;
+use isotherm_kernel::page_cache::{CachedFiles, FilesError};
 use isotherm_kernel::{
     Part, PhysicalMemory, Pidfd, ProcessTable, Processes, Selection, Selector, TargetError, bit_prices, mappings_of,
     now_since_boot, resident, unix_ns,
@@ -22,7 +23,7 @@ use crate::plan::{Plan, SchemeNeeds, Wishes};
 use crate::probe::{OpenProbe, ProbeKind, ProbeUse};
 use crate::properties::Properties;
 use crate::recording::{RecordingSink, header};
-use crate::schemes::{PreparedSchemes, SchemeThread, fixed_schemes};
+use crate::schemes::{ActedOn, PreparedSchemes, SchemeThread, fixed_schemes};
 use crate::session::{Helpers, Session};
 use crate::source::{EndedSource, KernelSource, MonitorSource, ReplaySource, SimulationSource};
 use crate::stacks::StackThread;
@@ -30,7 +31,7 @@ use crate::targets::LiveTargets;
 use crate::usage::Usage;
 use crate::{
     Allowance, CommandLine, ConfigError, Control, Event, Member, Notice, ProbeChoice, RunConfig, RunError, Scheduling,
-    Severity, Source, SurveyChoice, Targets,
+    Severity, Source, SurveyChoice, Targets, WatchedFiles,
 };
 
 /// The kernel tells the time at which a process was started in units of this, rounded down.
@@ -109,7 +110,7 @@ impl Origin {
             intervals: config.intervals,
             intervals_goal: config.intervals_goal,
             duration: config.duration,
-            is_physical: targets.is_physical(),
+            is_of_processes: !targets.is_physical() && !matches!(targets, Targets::Files(_)),
         };
         let rate = budget.targets / budget.set_again.as_secs_f64().max(1e-9);
         let how = ProbeUse {
@@ -125,7 +126,12 @@ impl Origin {
         }
         // A process that does not exist is reported before a probe is loaded. Physical memory always exists, so what
         // its probe lacks is reported first.
-        let (unbound, mut probe) = if targets.is_physical() {
+        let (unbound, mut probe) = if let Targets::Files(of) = targets {
+            let files = cached_files(of)?;
+            files.remark().iter().for_each(|text| warn(text));
+            let probe = OpenProbe::of_files(probe, files.table())?;
+            (Unbound::Files(files), probe)
+        } else if targets.is_physical() {
             let probe = OpenProbe::open(probe, targets, how)?;
             (Unbound::new(targets)?, probe)
         } else {
@@ -144,8 +150,10 @@ impl Origin {
         }
         let unbound = unbound.narrowed_to(part)?;
         let look = can.look(surveys);
-        let schemes =
-            config.schemes.clone().map(|schemes| PreparedSchemes::new(schemes, targets.selection(), look, surveys));
+        let schemes = config
+            .schemes
+            .clone()
+            .map(|schemes| PreparedSchemes::new(schemes, unbound.acted_on(targets), look, surveys));
         let schemes = schemes.transpose()?.map(Box::new);
         let needs = schemes.as_ref().map(|schemes| SchemeNeeds {
             compares_rates: schemes.longest_aggregation().is_none(),
@@ -174,6 +182,7 @@ enum Unbound {
     Processes { processes: Processes, part: Part, descendants: bool },
     Command { command: Start, selection: Selection, part: Part },
     Physical { memory: PhysicalMemory, during: Option<Start> },
+    Files(CachedFiles),
 }
 
 /// A command that is to be started, or was.
@@ -413,6 +422,7 @@ impl Unbound {
                 memory: PhysicalMemory::new(ranges.iter().copied())?.of_nodes(nodes)?,
                 during: during.clone().map(|command| Start::Pending(Box::new(command))),
             },
+            Targets::Files(of) => Self::Files(cached_files(of)?),
         })
     }
 
@@ -426,7 +436,7 @@ impl Unbound {
                 Self::Processes { processes: processes.narrowed_to(part.clone())?, part, descendants }
             }
             Self::Command { command, selection, .. } => Self::Command { command, selection, part },
-            physical @ Self::Physical { .. } => physical,
+            memory @ (Self::Physical { .. } | Self::Files(_)) => memory,
         })
     }
 
@@ -435,7 +445,16 @@ impl Unbound {
         match self {
             Self::Processes { descendants, .. } => *descendants,
             Self::Command { selection, .. } => selection.children,
-            Self::Physical { .. } => false,
+            Self::Physical { .. } | Self::Files(_) => false,
+        }
+    }
+
+    /// What schemes act on.
+    fn acted_on<'a>(&self, targets: &'a Targets) -> ActedOn<'a> {
+        match self {
+            Self::Files(files) => ActedOn::Files(files.table()),
+            Self::Physical { .. } => ActedOn::Physical,
+            Self::Processes { .. } | Self::Command { .. } => ActedOn::Processes(targets.selection()),
         }
     }
 
@@ -448,10 +467,19 @@ impl Unbound {
                 Some(processes) => Some((LiveTargets::Processes(processes.narrowed_to(part.clone())?), part)),
                 None => None,
             },
+            Self::Files(files) => Some((LiveTargets::Files(files), Part::default())),
             Self::Physical { memory, during: None } => Some((LiveTargets::Physical(memory, None), Part::default())),
             Self::Physical { memory, during: Some(command) } => follow(&command, Selection::default())?
                 .map(|processes| (LiveTargets::Physical(memory, Some(processes)), Part::default())),
         })
+    }
+}
+
+/// The files with page cache.
+fn cached_files(of: &WatchedFiles) -> Result<CachedFiles, FilesError> {
+    match of {
+        WatchedFiles::At(paths) => CachedFiles::new(paths),
+        WatchedFiles::UsedBy(users) => CachedFiles::used_by(users.clone()),
     }
 }
 

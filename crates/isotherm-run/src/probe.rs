@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use isotherm_core::{AccessProbe, Granularity};
+use isotherm_kernel::page_cache::FileTable;
 use isotherm_probes::RefsProbe;
 use isotherm_probes::bpf::{BpfProbe, SharedLimits, SharedMemory};
 use isotherm_probes::damon::{self, DamonPaths, Scope};
+use isotherm_probes::files::{FilesProbe, NoLook};
 use isotherm_probes::idle::IdleProbe;
 use isotherm_probes::mapped::MappedProbe;
 use isotherm_record::Sight;
@@ -27,6 +29,15 @@ pub(crate) struct OpenProbe {
 
 /// Opens what finds before an action which pages were accessed since the last survey.
 pub(crate) type OpenLook = fn() -> Result<Box<dyn AccessProbe + Send>, RunError>;
+
+/// Opens what finds before an action which pages of files were accessed since the last survey. Where nothing tells, all
+/// were.
+pub(crate) fn look_at_files(table: FileTable) -> Result<Box<dyn AccessProbe + Send>, RunError> {
+    match IdleProbe::open() {
+        Ok(probe) => Ok(Box::new(probe.with_files(table).look()?)),
+        Err(_) => Ok(Box::new(NoLook)),
+    }
+}
 
 /// How a probe is to be used.
 #[derive(Clone, Copy)]
@@ -80,6 +91,24 @@ impl OpenProbe {
                 })
             }
         }
+    }
+
+    /// Opens the probe of the page cache of files. With `Auto`, it does without ages where they are not known.
+    pub(crate) fn of_files(choice: ProbeChoice, table: FileTable) -> Result<Self, RunError> {
+        let (name, probe, sight, notice): (_, _, fn(Scene) -> Sight, _) = match FilesProbe::open(table.clone()) {
+            Ok(probe) => ("idle", probe, sight::files, None),
+            Err(error) if choice != ProbeChoice::Auto => return Err(error.into()),
+            Err(error) => {
+                let text = format!(
+                    "it is not known here how long page cache has been idle: schemes take it only with `unobserved: \
+                     allow`, by the time since it was seen first ({})",
+                    chain(&error)
+                );
+                let notice = Notice::new(Severity::Warning, &text);
+                ("mincore", FilesProbe::without_ages(table), sight::files_without_ages, Some(notice))
+            }
+        };
+        Ok(Self { name, sight, kind: ProbeKind::Monitor(Box::new(probe)), look: None, notice })
     }
 
     fn best_for_physical_memory(how: ProbeUse) -> Result<Self, RunError> {

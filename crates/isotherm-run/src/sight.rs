@@ -27,6 +27,16 @@ pub(crate) fn idle(scene: Scene) -> Sight {
     })
 }
 
+/// Page cache of files, by idle page tracking.
+pub(crate) fn files(_: Scene) -> Sight {
+    blind_to("pages that were just read in")
+}
+
+/// Page cache of files, where the kernel does not track idle pages.
+pub(crate) fn files_without_ages(_: Scene) -> Sight {
+    blind_to("any page cache, because this kernel does not track idle pages")
+}
+
 /// Page tables.
 pub(crate) fn bpf(scene: Scene) -> Sight {
     let kinds = match scene.surveys {

@@ -1,9 +1,10 @@
-//! The address spaces that a live run watches: some processes, or physical memory.
+//! The address spaces that a live run watches: some processes, physical memory, or files.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use isotherm_core::{AddressSpace, BoxError, TargetId, TargetSpace};
+use isotherm_kernel::page_cache::CachedFiles;
 use isotherm_kernel::{Member, PhysicalMemory, ProcessTable, Processes};
 use isotherm_record::{TargetInfo, TargetInfos};
 
@@ -14,6 +15,8 @@ pub(crate) enum LiveTargets {
     Processes(Processes),
     /// Physical memory, until the last of the processes has ended; without processes, until the run is stopped.
     Physical(PhysicalMemory, Option<Processes>),
+    /// The page cache of files, until the run is stopped.
+    Files(CachedFiles),
 }
 
 impl LiveTargets {
@@ -21,7 +24,7 @@ impl LiveTargets {
     pub(crate) fn processes(&self) -> ProcessTable {
         match self {
             Self::Processes(processes) | Self::Physical(_, Some(processes)) => processes.process_table(),
-            Self::Physical(_, None) => ProcessTable::default(),
+            Self::Physical(_, None) | Self::Files(_) => ProcessTable::default(),
         }
     }
 
@@ -34,7 +37,7 @@ impl LiveTargets {
     pub(crate) fn count_unseen(&mut self) {
         match self {
             Self::Processes(processes) => processes.count_unseen(),
-            Self::Physical(..) => {}
+            Self::Physical(..) | Self::Files(_) => {}
         }
     }
 
@@ -44,12 +47,8 @@ impl LiveTargets {
             Self::Processes(processes) => {
                 InfoReader { processes: Some(processes.process_table()), last: Arc::default() }
             }
-            Self::Physical(..) => {
-                let command = "physical memory".into();
-                let started_unix_ns = PhysicalMemory::started_unix_ns();
-                let info = TargetInfo { command, started_unix_ns, ..TargetInfo::default() };
-                InfoReader { processes: None, last: Arc::new([(TargetId::PhysicalMemory, Arc::new(info))]) }
-            }
+            Self::Physical(..) => InfoReader::of_memory(TargetId::PhysicalMemory),
+            Self::Files(_) => InfoReader::of_memory(TargetId::PageCache),
         }
     }
 }
@@ -59,6 +58,7 @@ impl AddressSpace for LiveTargets {
         match self {
             Self::Processes(processes) => processes.read_targets(),
             Self::Physical(memory, None) => memory.read_targets(),
+            Self::Files(files) => files.read_targets(),
             Self::Physical(memory, Some(processes)) => {
                 let is_over = processes.read_targets()?.is_empty();
                 if is_over { Ok(Vec::new()) } else { memory.read_targets() }
@@ -69,41 +69,42 @@ impl AddressSpace for LiveTargets {
     fn look_for_new(&mut self, most: usize) -> Result<Vec<TargetSpace>, BoxError> {
         match self {
             Self::Processes(processes) => processes.look_for_new(most),
-            Self::Physical(..) => Ok(Vec::new()),
+            Self::Physical(..) | Self::Files(_) => Ok(Vec::new()),
         }
     }
 
     fn resident(&mut self, target: TargetId) -> Option<u64> {
         match self {
             Self::Processes(processes) => processes.resident(target),
-            Self::Physical(..) => None,
+            Self::Physical(..) | Self::Files(_) => None,
         }
     }
 
     fn set_most_join(&mut self, most: usize) {
         match self {
             Self::Processes(processes) => processes.set_most_join(most),
-            Self::Physical(..) => {}
+            Self::Physical(..) | Self::Files(_) => {}
         }
     }
 
     fn parties(&mut self, target: TargetId) -> Arc<[u32]> {
         match self {
             Self::Processes(processes) => processes.parties(target),
-            Self::Physical(..) => Arc::default(),
+            Self::Physical(..) | Self::Files(_) => Arc::default(),
         }
     }
 
     fn has_parties(&self) -> bool {
         match self {
             Self::Processes(processes) => processes.has_parties(),
-            Self::Physical(..) => false,
+            Self::Physical(..) | Self::Files(_) => false,
         }
     }
 
     fn awaits_targets(&self) -> bool {
         match self {
             Self::Processes(processes) => processes.awaits_targets(),
+            Self::Files(files) => files.awaits_targets(),
             Self::Physical(..) => false,
         }
     }
@@ -112,12 +113,19 @@ impl AddressSpace for LiveTargets {
 /// Reads what each target is, and makes the list anew only when one of them has changed.
 #[derive(Clone, Debug)]
 pub(crate) struct InfoReader {
-    /// The processes that are the targets; `None` for physical memory, which never changes.
+    /// The processes that are the targets; `None` for memory without them, whose description never changes.
     processes: Option<ProcessTable>,
     last: TargetInfos,
 }
 
 impl InfoReader {
+    /// The description of memory that is there since the machine was booted.
+    fn of_memory(id: TargetId) -> Self {
+        let started_unix_ns = PhysicalMemory::started_unix_ns();
+        let info = TargetInfo { command: id.to_string(), started_unix_ns, ..TargetInfo::default() };
+        Self { processes: None, last: Arc::new([(id, Arc::new(info))]) }
+    }
+
     /// The descriptions of the targets now, and of those of `wanted` that have ended since the last call: the last
     /// snapshot of a process often comes after its end. The same `Arc` as the last time means that nothing has changed.
     pub(crate) fn read(&mut self, wanted: impl IntoIterator<Item = TargetId>) -> TargetInfos {

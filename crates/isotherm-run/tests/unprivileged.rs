@@ -11,7 +11,7 @@ use isotherm_core::{AddrRange, AttributeOptions, AttributesError, BoxError};
 use isotherm_record::Recording;
 use isotherm_run::{
     ConfigError, EndReason, Event, MarkError, MarkSocket, NamePattern, Need, Part, ProbeChoice, RunConfig, RunError,
-    RunningRecording, Selection, Selector, Source, SurveyChoice, Targets, UnreachedError,
+    RunningRecording, Selection, Selector, Source, SurveyChoice, Targets, UnreachedError, WatchedFiles,
 };
 use isotherm_sim::Pattern;
 
@@ -312,9 +312,26 @@ fn a_description_that_contradicts_itself_is_refused_before_anything_is_opened() 
     assert_eq!(refusal(two, ProbeChoice::Damon), ConfigError::DamonWithMappings);
     let physical = || Targets::Physical { ranges: vec![], nodes: vec![], during: None };
     assert_eq!(refusal(physical(), ProbeChoice::Refs), ConfigError::ProbeSeesProcessesOnly);
-    let acting = RunConfig::new(Source::Live { targets: physical(), probe: ProbeChoice::Auto })
-        .schemes(vec![Scheme::new("all", Condition::ANY, Action::Stat)]);
-    assert_eq!(acting.validate(), Err(ConfigError::SchemesOnPhysicalMemory));
+    let acting = |probe| {
+        RunConfig::new(Source::Live { targets: physical(), probe }).schemes(vec![Scheme::new(
+            "all",
+            Condition::ANY,
+            Action::Stat,
+        )])
+    };
+    assert_eq!(acting(ProbeChoice::Auto).validate(), Ok(()));
+    let blind = acting(ProbeChoice::Auto).survey(SurveyChoice::Off);
+    assert_eq!(blind.validate(), Err(ConfigError::SchemesOnPhysicalMemory));
+    assert_eq!(acting(ProbeChoice::Damon).validate(), Err(ConfigError::SchemesOnPhysicalMemory));
+
+    let files = |paths: &[&str]| Targets::Files(WatchedFiles::At(paths.iter().map(Into::into).collect()));
+    assert_eq!(refusal(files(&[]), ProbeChoice::Auto), ConfigError::NoTarget);
+    let of_nobody = Targets::Files(WatchedFiles::UsedBy(Selection::default()));
+    assert_eq!(refusal(of_nobody, ProbeChoice::Auto), ConfigError::NoTarget);
+    assert_eq!(refusal(files(&["/usr"]), ProbeChoice::Bpf), ConfigError::ProbeSeesNoFiles);
+    let files = RunConfig::new(Source::Live { targets: files(&["/usr"]), probe: ProbeChoice::Auto });
+    assert_eq!(files.clone().survey(SurveyChoice::Off).validate(), Err(ConfigError::FilesWithSamples));
+    assert_eq!(files.validate(), Ok(()));
 
     let short = RunConfig::processes([1]).duration(Duration::from_millis(1));
     assert!(matches!(short.validate(), Err(ConfigError::DurationTooShort { .. })));

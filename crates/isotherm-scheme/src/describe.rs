@@ -161,6 +161,7 @@ fn memory(kind: &FilterKind) -> String {
         FilterKind::Pages(PageKind::Huge) => "huge pages".into(),
         FilterKind::Pages(PageKind::Compressible) => "pages that compress well".into(),
         FilterKind::Pages(PageKind::Active) => "pages that the kernel takes for active".into(),
+        FilterKind::Pages(PageKind::Unmapped) => "page cache that no process maps".into(),
         FilterKind::Pages(PageKind::Folio(least, most)) => match *most {
             u64::MAX => format!("pages in folios of {} or more", bytes(*least)),
             most => format!("pages in folios of {} to {}", bytes(*least), bytes(most)),

@@ -529,7 +529,7 @@ fn filter(node: &Node, diagnostics: &mut Diagnostics) -> Option<Filter> {
 }
 
 /// Kinds of memory that are one word, and those that are a field with a value.
-const WORDS: [&str; 6] = ["active", "anonymous", "compressible", "file", "huge_page", "young"];
+const WORDS: [&str; 7] = ["active", "anonymous", "compressible", "file", "huge_page", "unmapped", "young"];
 const KINDS: [&str; 7] = ["mapping", "address", "process", "command", "cgroup", "huge_page_size", "node"];
 
 fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
@@ -540,6 +540,7 @@ fn kind(node: &Node, diagnostics: &mut Diagnostics) -> Option<FilterKind> {
             "active" => Some(FilterKind::Pages(PageKind::Active)),
             "compressible" => Some(FilterKind::Pages(PageKind::Compressible)),
             "huge_page" => Some(FilterKind::Pages(PageKind::Huge)),
+            "unmapped" => Some(FilterKind::Pages(PageKind::Unmapped)),
             "young" => Some(FilterKind::Pages(PageKind::Young)),
             word if KINDS.contains(&word) => {
                 diagnostics.fail(node.position, format!("{word} needs a value, such as `{{{word}: …}}`"))

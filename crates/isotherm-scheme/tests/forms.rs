@@ -92,6 +92,7 @@ const EVERY_FIELD: &str = "
     - reject: huge_page
     - reject: {not: compressible}
     - reject: active
+    - reject: {not: unmapped}
     - allow: {huge_page_size: [64KiB, 1MiB]}
     - reject: {not: young}
 ";
@@ -136,6 +137,7 @@ fn every_field_means_what_it_says() {
             filter(false, true, FilterKind::Pages(PageKind::Huge)),
             filter(false, false, FilterKind::Pages(PageKind::Compressible)),
             filter(false, true, FilterKind::Pages(PageKind::Active)),
+            filter(false, false, FilterKind::Pages(PageKind::Unmapped)),
             filter(true, true, FilterKind::Pages(PageKind::Folio(64 << 10, 1 << 20))),
             filter(false, false, FilterKind::Pages(PageKind::Young)),
         ],

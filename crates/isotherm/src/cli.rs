@@ -50,7 +50,7 @@ pub use tools::{Completions, Doctor, Schema, Workload};
 pub use top::Top;
 pub use tune::Tune;
 pub use watch::{
-    BudgetOptions, Cpus, IntervalsChoice, PhysicalOptions, ProbeChoice, RangeOption, Sampling, SharedOption,
+    BudgetOptions, Cpus, FilesOption, IntervalsChoice, PhysicalOptions, ProbeChoice, Sampling, SharedOption,
     StartChoice, WatchOptions,
 };
 

@@ -18,7 +18,8 @@ pub fn run(options: &Record) -> Result<ExitCode> {
     let watch = &options.watch;
     let (stacks, streams) = (options.stacks, marks::streams(options.stdin_marks));
     let quiet = options.quiet;
-    let call = Call { quiet, stacks, streams, ..Call::new("record", watch).with(&options.physical) };
+    let files = Some(&options.files);
+    let call = Call { quiet, stacks, streams, files, ..Call::new("record", watch).with(&options.physical) };
     let group = options.config.as_deref().map(group).transpose()?;
     let call = Call { recording: Some(options.output.clone()), group, ..call };
     marks::make_run(call, command::handle_signals, |run, events| record(run, events, options))

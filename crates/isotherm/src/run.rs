@@ -1,4 +1,4 @@
-//! `isotherm run`: watches processes, and acts on their memory by schemes.
+//! `isotherm run`: watches memory, and acts on it by schemes.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{marks, tell};
 
 pub fn run(options: &Run) -> Result<ExitCode> {
     let call = Call {
-        ranges: &options.range.range,
+        files: Some(&options.files),
         schemes: Some(SchemeSource::File(options.schemes.clone())),
         memory_use: options.record.is_some(),
         dry_run: options.dry_run,
@@ -28,7 +28,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         recording_need: options.record_needed.then_some(Need::Needed),
         quiet: options.quiet,
         streams: marks::streams(options.stdin_marks),
-        ..Call::new("run", &options.watch)
+        ..Call::new("run", &options.watch).with(&options.physical)
     };
     apply(call, handle_signals, Progress::new(options.quiet))
 }

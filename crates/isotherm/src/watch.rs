@@ -8,11 +8,11 @@ use isotherm_core::{AddrRange, AttributeOptions, Budget, IntervalsGoal, NodeId, 
 use isotherm_kernel::{Part, Selection, housekeeping_cpus};
 use isotherm_run::{
     CommandLine, ConfigError, IntervalsChoice, LeastLimits, Need, Prepared, ProbeChoice, RunConfig, RunError,
-    Scheduling, SchemeOptions, SchemeSource, Source, Streams, Summary, Targets, User,
+    Scheduling, SchemeOptions, SchemeSource, Source, Streams, Summary, Targets, User, WatchedFiles,
 };
 use rustix::process::geteuid;
 
-use crate::cli::{self, BudgetOptions, Cpus, PhysicalOptions, Sampling, WatchOptions};
+use crate::cli::{self, BudgetOptions, Cpus, FilesOption, PhysicalOptions, Sampling, WatchOptions};
 use crate::{WrongCall, command, tell};
 
 /// The options of a command, as far as they describe the run.
@@ -23,6 +23,8 @@ pub struct Call<'a> {
     pub watch: &'a WatchOptions,
     /// Whether physical memory is watched instead of processes.
     pub physical: bool,
+    /// The files whose page cache is watched instead of processes, if any.
+    pub files: Option<&'a FilesOption>,
     /// The only addresses that are watched; all if empty.
     pub ranges: &'a [AddrRange],
     /// The only nodes whose physical memory is watched; all if empty.
@@ -64,6 +66,7 @@ impl<'a> Call<'a> {
             subcommand,
             watch,
             physical: false,
+            files: None,
             ranges: &[],
             nodes: &[],
             schemes: None,
@@ -126,6 +129,10 @@ impl<'a> Call<'a> {
         let command = CommandLine { words: watch.command.clone(), streams: self.streams, user: self.user };
         let command = (!watch.command.is_empty()).then_some(command);
         let targets = match command {
+            None if self.files.is_some_and(|of| !of.files.is_empty()) => {
+                Targets::Files(WatchedFiles::At(self.files.map_or_else(Vec::new, |of| of.files.clone())))
+            }
+            None if self.files.is_some_and(|of| of.open_files) => Targets::Files(WatchedFiles::UsedBy(selection)),
             during if physical => {
                 let nodes = self.nodes.iter().copied().map(NodeId).collect();
                 Targets::Physical { ranges: part.ranges, nodes, during }
@@ -254,8 +261,8 @@ fn wrong_call(subcommand: &'static str, error: &ConfigError) -> Error {
 /// What is wrong, and which options fix it.
 fn with_hint(subcommand: &str, error: &ConfigError) -> String {
     let hint = match error {
-        // These have no option for physical memory.
-        ConfigError::NoTarget if matches!(subcommand, "run" | "tier run") => {
+        // This has no option for physical memory.
+        ConfigError::NoTarget if subcommand == "tier run" => {
             "name processes with --pid, --name, --cgroup or the like, or a command after --"
         }
         ConfigError::NoTarget => {
@@ -266,9 +273,9 @@ fn with_hint(subcommand: &str, error: &ConfigError) -> String {
         ConfigError::DamonWithNewcomers => "use another --probe, or --pid without --children",
         ConfigError::DamonWithMappings => "use another --probe, or give one --pid",
         ConfigError::ProbeSeesProcessesOnly => "use --probe idle, bpf or damon, or leave out --physical",
-        ConfigError::SchemesOnPhysicalMemory => {
-            "leave out --physical, and name processes with --pid or a command after --"
-        }
+        ConfigError::ProbeSeesNoFiles => "use --probe idle or auto, or leave out --files",
+        ConfigError::FilesWithSamples => "leave out --sample and --survey off",
+        ConfigError::SchemesOnPhysicalMemory => "use --probe idle, bpf or auto, and leave out --survey off",
         ConfigError::StacksOfProcesses => "leave out --stacks",
         ConfigError::WrongGoal => "give a share such as --intervals-goal 4%",
         ConfigError::GoalOfFixedIntervals => {

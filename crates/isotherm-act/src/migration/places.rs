@@ -10,7 +10,7 @@ use isotherm_kernel::pages::{FrameNodes, SystemRam};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::frames::{Frames, FramesError, HugePages, add_page};
+use crate::frames::{Frames, FramesError, HugePages, Owner, add_page};
 
 /// Why the nodes of pages cannot be found, and how to fix it.
 #[derive(Debug, Error)]
@@ -121,14 +121,14 @@ impl Places {
     /// Returns the error of open(2) or read(2) on a table.
     pub(crate) fn on_node(
         &mut self,
-        pid: u32,
+        owner: Owner<'_>,
         ranges: &[AddrRange],
         node: NodeId,
         found: &mut Vec<AddrRange>,
     ) -> Result<(), Errno> {
         let Self { frames, nodes, .. } = self;
         nodes.is_fresh = false;
-        frames.each(pid, ranges, |addr, frame| {
+        frames.each(owner, ranges, |addr, frame| {
             if nodes.of(frame) == Some(node) {
                 add_page(found, addr);
             }
@@ -255,12 +255,12 @@ mod tests {
         let (_root, mut places) = places();
         let mut on = |node| {
             let mut found = Vec::new();
-            places.on_node(7, &[range(0, 700), range(700, 1024)], NodeId(node), &mut found).unwrap();
+            places.on_node(7.into(), &[range(0, 700), range(700, 1024)], NodeId(node), &mut found).unwrap();
             found
         };
         assert_eq!(on(0), [range(0, 768)]);
         assert_eq!(on(1), [range(768, 1024)]);
         assert_eq!(on(2), []);
-        assert_eq!(places.on_node(8, &[range(0, 1)], NodeId(0), &mut Vec::new()), Err(Errno::NOENT));
+        assert_eq!(places.on_node(8.into(), &[range(0, 1)], NodeId(0), &mut Vec::new()), Err(Errno::NOENT));
     }
 }

@@ -47,6 +47,16 @@ impl Outcome {
         Self { applied: 0, refused: range.size(), refusal: Some(refusal), unmapped: 0, resident: None }
     }
 
+    /// Adds what became of a part of the range.
+    pub fn add(&mut self, part: &Self) {
+        self.applied += part.applied;
+        self.unmapped += part.unmapped;
+        self.resident = part.resident.map(|bytes| bytes + self.resident.unwrap_or(0)).or(self.resident);
+        if let Some(refusal) = part.refusal {
+            self.refuse(part.refused, refusal);
+        }
+    }
+
     /// Counts `bytes`, at least one, as refused for this reason.
     pub fn refuse(&mut self, bytes: u64, refusal: Refusal) {
         self.refused += bytes;

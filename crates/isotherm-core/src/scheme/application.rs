@@ -392,6 +392,8 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 self.actuator.apply(&work, outcomes)?;
             }
         }
+        // A page frame that was freed soon holds other memory, which has not come back.
+        let watches = target != TargetId::PhysicalMemory;
         for (&range, outcome) in call.iter().zip(outcomes) {
             let applied = outcome.applied.min(range.size());
             self.total.applied_bytes += applied;
@@ -409,7 +411,9 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                     Some(_) => applied.min(range.size().saturating_sub(left)),
                     None => applied,
                 };
-                self.victims.freed(target, range, here, left, self.snapshot.time);
+                if watches {
+                    self.victims.freed(target, range, here, left, self.snapshot.time);
+                }
                 self.taken.extend((here + unmapped > 0).then_some((target, range, here + unmapped)));
                 match (applied, unmapped) {
                     (0, 0) => self.backoff.failed(Resisted::Mapped, target, range, self.snapshot.time),

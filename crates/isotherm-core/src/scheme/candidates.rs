@@ -122,11 +122,13 @@ pub(crate) struct Seen<'a> {
 
 impl Seen<'_> {
     /// Whether memory that was freed at a time would be absent still: since the survey, or because it was not accessed
-    /// since, if nothing was done to it.
+    /// since, as far as that is known, if nothing was done to it.
     fn is_freed(&self, pages: &PageHistory, range: AddrRange, at: Duration) -> bool {
         let idle_since = || {
-            let idle = pages.idle_ranges(range, pages.time().saturating_sub(at));
-            idle.iter().map(|(idle, _)| idle.size()).sum::<u64>() == range.size()
+            let since = pages.time().saturating_sub(at);
+            let idle = pages.idle_ranges(range, since).into_iter().map(|(idle, _)| idle);
+            let unseen = pages.unobservable_ranges(range, since).into_iter();
+            idle.chain(unseen).map(AddrRange::size).sum::<u64>() == range.size()
         };
         at >= pages.time() || self.is_dry && idle_since()
     }

@@ -260,6 +260,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         }
         self.actuator.supports(scheme.action, scheme.inside)?;
         scheme.page_kinds().try_for_each(|kind| self.inspector.tells(kind))?;
+        if scheme.filters.iter().any(|filter| filter.kind.is_of_processes()) {
+            self.inspector.has_processes()?;
+        }
         scheme.metrics().try_for_each(|metric| self.gauges.supports(metric))
     }
 

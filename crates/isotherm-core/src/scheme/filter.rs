@@ -98,6 +98,11 @@ impl FilterKind {
         matches!(self, Self::Command(_) | Self::Cgroup(_))
     }
 
+    /// Whether only memory of processes can be of the kind.
+    pub(crate) const fn is_of_processes(&self) -> bool {
+        self.needs_process() || matches!(self, Self::Process(_))
+    }
+
     /// The kind of pages that an inspector has to find, if the filter is one of pages.
     pub const fn pages(&self) -> Option<PageKind> {
         match self {

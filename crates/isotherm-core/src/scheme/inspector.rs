@@ -20,6 +20,8 @@ pub enum PageKind {
     Compressible,
     /// Active, as the kernel says that keeps lists of active and inactive pages.
     Active,
+    /// Page cache that no process maps.
+    Unmapped,
     /// In a folio of this many bytes at least and at most. The kernel manages the pages of a folio as one.
     Folio(u64, u64),
     /// On this memory node.
@@ -35,6 +37,7 @@ impl PageKind {
             Self::Huge => "huge_page",
             Self::Compressible => "compressible",
             Self::Active => "active",
+            Self::Unmapped => "unmapped",
             Self::Folio(..) => "huge_page_size",
             Self::Node(_) => "node",
         }
@@ -58,6 +61,15 @@ pub trait PageInspector {
     /// # Errors
     /// Says why they cannot be found and how to fix that.
     fn tells(&mut self, kind: PageKind) -> Result<(), BoxError>;
+
+    /// Checks that the targets are processes. It is called before the first call of a scheme whose filters tell
+    /// processes apart.
+    ///
+    /// # Errors
+    /// Says what the targets are, and how to fix that.
+    fn has_processes(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
 
     /// The facts of a target that is a process; `None` if it has ended. It is called only if filters need it.
     fn process(&mut self, target: TargetId) -> Option<ProcessFacts>;
@@ -89,6 +101,10 @@ pub trait PageInspector {
 impl<I: PageInspector + ?Sized> PageInspector for Box<I> {
     fn tells(&mut self, kind: PageKind) -> Result<(), BoxError> {
         (**self).tells(kind)
+    }
+
+    fn has_processes(&mut self) -> Result<(), BoxError> {
+        (**self).has_processes()
     }
 
     fn process(&mut self, target: TargetId) -> Option<ProcessFacts> {

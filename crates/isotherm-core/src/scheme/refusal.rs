@@ -22,6 +22,8 @@ pub enum RefusalReason {
     NoMemory,
     /// There is no free swap that the memory could be written to.
     NoSwap,
+    /// The memory was changed, and is not in its file yet.
+    Dirty,
     /// The memory or the target is in use in a way that excludes the action for now.
     Busy,
     /// The caller may not act on the target.
@@ -38,11 +40,12 @@ pub enum RefusalReason {
 
 impl RefusalReason {
     /// All reasons, in the order in which they are documented.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::TargetGone,
         Self::NotMapped,
         Self::NoMemory,
         Self::NoSwap,
+        Self::Dirty,
         Self::Busy,
         Self::NotPermitted,
         Self::Unsupported,
@@ -58,6 +61,7 @@ impl RefusalReason {
             Self::NotMapped => "not_mapped",
             Self::NoMemory => "no_memory",
             Self::NoSwap => "no_swap",
+            Self::Dirty => "dirty",
             Self::Busy => "busy",
             Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
@@ -92,6 +96,7 @@ impl fmt::Display for RefusalReason {
             Self::NotMapped => "not mapped",
             Self::NoMemory => "too little memory",
             Self::NoSwap => "no free swap",
+            Self::Dirty => "not written to its file yet",
             Self::Busy => "busy",
             Self::NotPermitted => "not permitted",
             Self::Unsupported => "not supported",

@@ -103,6 +103,7 @@ fn is_of(kind: PageKind, page: u64) -> bool {
         PageKind::Huge => (page / 64).is_multiple_of(3),
         PageKind::Compressible => (page / 16).is_multiple_of(5),
         PageKind::Active => page.is_multiple_of(11),
+        PageKind::Unmapped => (page / 8).is_multiple_of(13),
         PageKind::Folio(..) => (page / 4).is_multiple_of(9),
         PageKind::Node(node) => page / 32 % 3 == u64::from(node.0),
     }

@@ -8,9 +8,11 @@ use super::table::{PageBuffer, Table, TableError};
 // The bits of an entry are described in Linux Documentation/admin-guide/mm/pagemap.rst. Their numbers are in
 // include/uapi/linux/kernel-page-flags.h.
 const UPTODATE: u64 = 1 << 3;
+const DIRTY: u64 = 1 << 4;
 const LRU: u64 = 1 << 5;
 const ACTIVE: u64 = 1 << 6;
 const SLAB: u64 = 1 << 7;
+const WRITEBACK: u64 = 1 << 8;
 const BUDDY: u64 = 1 << 10;
 const MMAP: u64 = 1 << 11;
 const ANON: u64 = 1 << 12;
@@ -75,6 +77,12 @@ impl Flags {
     pub fn is_cached_only(self) -> bool {
         let others = SLAB | BUDDY | MMAP | ANON | SWAP_CACHE | HUGETLB | NO_PAGE | ZERO_PAGE;
         self.0 & (UPTODATE | LRU) != 0 && self.0 & others == 0
+    }
+
+    /// Whether the frame was changed and its file was not, or is being written. For a compound page, only the flag of the
+    /// head is valid.
+    pub fn is_dirty(self) -> bool {
+        self.0 & (DIRTY | WRITEBACK) != 0
     }
 
     /// Whether the frame is unevictable, so that it is never reclaimed. One that a process has locked a short time ago

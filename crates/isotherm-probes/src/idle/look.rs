@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
+use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Table};
 
 use super::accesses::Accesses;
@@ -23,6 +24,7 @@ pub struct IdleLook {
     root: PathBuf,
     bitmap: Table,
     flags: FlagTable,
+    files: FileTable,
     accesses: Accesses,
     targets: Vec<Target>,
     pages: Vec<Page>,
@@ -40,6 +42,7 @@ impl IdleProbe {
             root: self.root.clone(),
             bitmap: Table::open(&self.root, BITMAP, false).map_err(IdleError::bitmap)?,
             flags: FlagTable::open(&self.root).map_err(IdleError::flags)?,
+            files: self.files.clone(),
             accesses: self.accesses.clone(),
             targets: Vec::new(),
             pages: Vec::new(),
@@ -53,7 +56,7 @@ impl AccessProbe for IdleLook {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
         self.targets.clear();
         for space in targets {
-            self.targets.push(Target::open(&self.root, space)?.0);
+            self.targets.push(Target::open(&self.root, &self.files, space)?.0);
         }
         Ok(())
     }

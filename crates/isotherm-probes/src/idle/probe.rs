@@ -12,6 +12,7 @@ use super::bitmap::{BITMAP, READ_REACH, WORD, WRITE_REACH};
 use super::survey::IdleSurvey;
 use super::target::Target;
 use crate::elsewhere::AccessedElsewhere;
+use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
 use isotherm_kernel::{Scratch, Unreadable};
 
@@ -21,6 +22,8 @@ pub struct IdleProbe {
     pub(super) root: PathBuf,
     pub(super) bitmap: Table,
     pub(super) flags: FlagTable,
+    /// The files whose page cache is a target.
+    pub(super) files: FileTable,
     pub(super) targets: Vec<Target>,
     /// What devices and io_uring access of each process. The kernel sees the accesses of guests.
     pub(super) elsewhere: HashMap<TargetId, AccessedElsewhere>,
@@ -108,6 +111,7 @@ impl IdleProbe {
             root: root.into(),
             bitmap: Table::open(root, BITMAP, true).map_err(IdleError::bitmap)?,
             flags: FlagTable::open(root).map_err(IdleError::flags)?,
+            files: FileTable::default(),
             targets: Vec::new(),
             elsewhere: HashMap::new(),
             clears: 0,
@@ -122,6 +126,12 @@ impl IdleProbe {
             suspects: Vec::new(),
             buffer: PageBuffer::default(),
         })
+    }
+
+    /// The same probe, which also observes the page cache of these files.
+    #[must_use]
+    pub fn with_files(self, files: FileTable) -> Self {
+        Self { files, ..self }
     }
 
     /// Finds out what others access of a target, if that was not done a short time ago.
@@ -317,7 +327,7 @@ impl AccessProbe for IdleProbe {
         let mut refused = None;
         let mut any_open = false;
         for space in targets {
-            let (target, refusal) = Target::open(&self.root, space)?;
+            let (target, refusal) = Target::open(&self.root, &self.files, space)?;
             // What can be read at another time does not end a run that goes on.
             any_open |= refusal.as_ref().is_none_or(|error| !is_first && Unreadable::passes(error));
             refused = refusal.map(|source| IdleError::Refused { target: space.id, source }).or(refused);
@@ -334,7 +344,7 @@ impl AccessProbe for IdleProbe {
     fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
         for space in joined {
             // One that refuses access is opened again at the next update.
-            let (target, _) = Target::open(&self.root, space)?;
+            let (target, _) = Target::open(&self.root, &self.files, space)?;
             self.targets.push(target);
             self.look_elsewhere(space);
         }

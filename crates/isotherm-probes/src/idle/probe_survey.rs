@@ -37,7 +37,7 @@ impl Survey for IdleProbe {
 
     /// Opens the target again: exec gives a process another address space.
     fn read(&mut self, space: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
-        let (target, _) = Target::open(&self.root, space)?;
+        let (target, _) = Target::open(&self.root, &self.files, space)?;
         self.look_elsewhere(space);
         let elsewhere = self.elsewhere.get(&space.id);
         let survey = self.survey.get_or_insert_default();

@@ -71,7 +71,9 @@ impl IdleSurvey {
         if part.from == 0 {
             self.seen = FrameSet::default();
             self.second_views.remove(&target.id);
-            if target.is_physical() {
+            if let Some(blocks) = target.blocks() {
+                self.starts = blocks;
+            } else if target.is_physical() {
                 self.starts.clear();
                 self.starts.extend(mappings.iter().flat_map(|mapping| blocks_of(mapping.range)));
                 self.starts.dedup();
@@ -160,7 +162,7 @@ impl IdleSurvey {
                 self.nodes.add(start, block.present, |page| Some(frames_of[page]));
             }
             if !(block.present | block.swapped).is_empty() {
-                if !target.is_physical() {
+                if target.id.pid().is_some() {
                     self.explored.entry(target.id).or_default().note(start);
                 }
                 blocks.push(block);
@@ -268,9 +270,9 @@ impl IdleSurvey {
 }
 
 /// How many blocks are looked up together. The frames of a process lie anywhere, so that all of them are. Physical
-/// memory has its frames in order.
+/// memory has its frames in order, and files may have far more pages than a process.
 fn at_once(target: &Target) -> usize {
-    if target.is_physical() { PHYSICAL_BLOCKS } else { usize::MAX }
+    if target.id.pid().is_some() { usize::MAX } else { PHYSICAL_BLOCKS }
 }
 
 /// The pages of blocks that are memory of the target.

@@ -1,11 +1,14 @@
 //! A target of the `idle` probe.
 
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::survey::BLOCK_PAGES;
-use isotherm_core::{Mapping, PAGE_SIZE, TargetId, TargetSpace, mapping_at};
+use isotherm_core::survey::BLOCK_SIZE;
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, mapping_at};
+use isotherm_kernel::page_cache::{FileReader, FileTable};
 use rustix::io::Errno;
 
 use super::IdleError;
@@ -39,6 +42,8 @@ enum Method {
     Physical,
     /// From the pagemap of the process.
     Process(Pagemap),
+    /// The address is one of a file of this table.
+    Files { table: FileTable, reader: RefCell<FileReader> },
     /// The process has ended: it has no pages.
     Gone,
     /// Access to the target's memory is not permitted, or not possible at the moment.
@@ -46,11 +51,19 @@ enum Method {
 }
 
 impl Target {
-    /// Opens a target. The second value is the error if access to the target's memory is not permitted.
-    pub(super) fn open(root: &Path, space: &TargetSpace) -> Result<(Self, Option<io::Error>), IdleError> {
+    /// Opens a target. `files` are those of the page cache. The second value is the error if access to the target's memory is not permitted.
+    pub(super) fn open(
+        root: &Path,
+        files: &FileTable,
+        space: &TargetSpace,
+    ) -> Result<(Self, Option<io::Error>), IdleError> {
         let (method, refusal) = match space.id {
             TargetId::PhysicalMemory => (Method::Physical, None),
             TargetId::Cgroup(_) => (Method::Refused, Some(io::ErrorKind::Unsupported.into())),
+            TargetId::PageCache => {
+                let reader = FileReader::new(files.clone()).into();
+                (Method::Files { table: files.clone(), reader }, None)
+            }
             // The pagemap is opened again at each update: exec gives the process another address space.
             TargetId::Process(process) => match Pagemap::open(root, &process.pid.to_string()) {
                 Ok(pagemap) => (Method::Process(pagemap), None),
@@ -74,6 +87,14 @@ impl Target {
         matches!(self.method, Method::Physical)
     }
 
+    /// The addresses of the blocks that have pages, if they are known without the mappings.
+    pub(super) fn blocks(&self) -> Option<Vec<u64>> {
+        match &self.method {
+            Method::Files { table, .. } => Some(table.blocks()),
+            Method::Physical | Method::Process(_) | Method::Gone | Method::Refused => None,
+        }
+    }
+
     /// Calls `found` with each page of a block that may be in memory or in swap, and with its number in the block.
     /// Returns whether the block could be read: a process that has ended has none.
     pub(super) fn block(&self, start: u64, buffer: &mut BlockEntries, mut found: impl FnMut(usize, PagePlace)) -> bool {
@@ -92,6 +113,17 @@ impl Target {
                         found(page, PagePlace::Swapped(place));
                     }
                 }
+            }
+            Method::Files { reader, .. } => {
+                let block = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
+                // A page is listed once, and counts once, whoever maps it.
+                let read = block.map_or(Ok(()), |block| {
+                    reader.borrow_mut().frames(block, |addr, frame| {
+                        let page = ((addr - start) / PAGE_SIZE) as usize;
+                        found(page, PagePlace::Frame { frame, is_exclusive: true });
+                    })
+                });
+                return read.is_ok();
             }
             Method::Gone | Method::Refused => return false,
         }
@@ -121,6 +153,12 @@ impl Target {
                     debug_assert_eq!(left, 0);
                 }
             }
+            Method::Files { reader, .. } => {
+                frames_of_files(&mut reader.borrow_mut(), addresses, |frame| {
+                    left -= 1;
+                    found(frame);
+                });
+            }
             Method::Gone => {
                 left = 0;
                 addresses.for_each(|_| found(None));
@@ -129,5 +167,28 @@ impl Target {
         }
         // The addresses that could not be read: access is not permitted, or reading failed.
         (0..left).for_each(|_| found(Some(0)));
+    }
+}
+
+/// Calls `found` with the frame of the page of a file at each of `addresses`, which are sorted. The frame is `None` if
+/// there is no page, and 0 if it cannot be read.
+fn frames_of_files(reader: &mut FileReader, addresses: impl Iterator<Item = u64>, mut found: impl FnMut(Option<u64>)) {
+    let block_of = |addr: u64| addr - addr % BLOCK_SIZE;
+    let mut frames: Vec<(u64, u64)> = Vec::new();
+    let mut last: Option<(u64, bool)> = None;
+    for addr in addresses {
+        let start = block_of(addr);
+        let is_read = match last {
+            Some((block, is_read)) if block == start => is_read,
+            _ => {
+                frames.clear();
+                let block = AddrRange::new(start, start.saturating_add(BLOCK_SIZE));
+                let read = block.map_or(Ok(()), |block| reader.frames(block, |addr, frame| frames.push((addr, frame))));
+                last = Some((start, read.is_ok()));
+                read.is_ok()
+            }
+        };
+        let frame = frames.binary_search_by_key(&addr, |(addr, _)| *addr).ok().map(|at| frames[at].1);
+        found(if is_read { frame } else { Some(0) });
     }
 }

@@ -105,8 +105,8 @@ table! {
 table! {
     /// What was refused for one reason.
     struct Refusal, RefusalBuilder, RefusalReader {
-        /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `no_swap`, `busy`, `not_permitted`,
-        /// `unsupported`, `unsuitable`, `interrupted` or `other`
+        /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `no_swap`, `dirty`, `busy`,
+        /// `not_permitted`, `unsupported`, `unsuitable`, `interrupted` or `other`
         "reason" => reason: Arc<str>,
         /// the error number of the kernel (errno); null if there was none
         "code" => code: Option<i32>,

@@ -126,7 +126,7 @@ table! {
 table! {
     /// The identity of a target.
     struct Id, IdBuilder, IdReader {
-        /// `process`, `physical` or `cgroup`
+        /// `process`, `physical`, `cgroup` or `page_cache`
         "type" => kind: Arc<str>,
         /// the process ID; null if the target is no process
         "pid" => pid: Option<u32>,
@@ -141,7 +141,8 @@ table! {
 table! {
     /// What a target is.
     struct Target, TargetBuilder, TargetReader {
-        /// the command line of the process, with arguments joined by spaces; `physical memory` for physical memory
+        /// the command line of the process, with arguments joined by spaces; `physical memory` for physical memory, and
+        /// `page cache` for page cache of files
         "command" => command: Arc<str>,
         /// when the target started, in nanoseconds since the Unix epoch; for physical memory, when the machine started
         "started_unix_ns" => started_unix_ns: u64,

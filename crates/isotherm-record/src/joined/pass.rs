@@ -414,7 +414,7 @@ impl<'a> Pass<'a> {
         }
         if let Some(other) = seen.0.insert(StoredId::new(id, self.from_boot), of).filter(|&other| other != of) {
             let target = match id {
-                TargetId::PhysicalMemory => "physical memory".into(),
+                TargetId::PhysicalMemory | TargetId::PageCache => id.to_string(),
                 id => format!("process {} ({})", pid_column(id), sanitise(&info().command)),
             };
             return Err(JoinError::SameTarget { first: self.path(other), second: self.path(of), target });

@@ -71,7 +71,7 @@ impl Place {
             TargetId::Process(process) => {
                 TargetId::process(process.pid, process.start.saturating_add(APART.saturating_mul(self.machine)))
             }
-            TargetId::PhysicalMemory => TargetId::PhysicalMemory,
+            TargetId::PhysicalMemory | TargetId::PageCache => id,
             TargetId::Cgroup(CgroupId(id)) => {
                 TargetId::Cgroup(CgroupId(id.wrapping_add(CGROUPS.wrapping_mul(u64::from(self.machine)))))
             }

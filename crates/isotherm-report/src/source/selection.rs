@@ -28,7 +28,7 @@ pub struct Selection {
 pub enum SelectedTarget {
     /// The processes with this process ID.
     Process(u32),
-    /// Physical memory.
+    /// Physical memory, or the page cache of files.
     PhysicalMemory,
 }
 
@@ -36,7 +36,7 @@ impl SelectedTarget {
     pub(crate) fn holds(self, id: TargetId) -> bool {
         match self {
             Self::Process(pid) => id.pid() == Some(pid),
-            Self::PhysicalMemory => id == TargetId::PhysicalMemory,
+            Self::PhysicalMemory => matches!(id, TargetId::PhysicalMemory | TargetId::PageCache),
         }
     }
 

@@ -51,6 +51,7 @@ pub(super) fn write(out: &mut dyn Write, terminal: &Terminal, tune: &Tune) -> io
 
 fn head(tune: &Tune, terminal: &Terminal) -> String {
     let what = match &tune.targets[..] {
+        [one] if one.pid == 0 && one.command == "page cache" => one.command.clone(),
         [one] if one.pid == 0 => "physical memory".to_owned(),
         [one] if one.command.is_empty() => format!("pid {}", shown_pid(one.pid, one.inner_pid)),
         [one] => {

@@ -14,7 +14,7 @@ pub use fed::{FedMetrics, FedValue};
 pub(crate) use inline::InlineSchemes;
 pub use left::restore_limits;
 pub use limits::SchemeLimits;
-pub(crate) use worker::{PreparedSchemes, SchemeThread};
+pub(crate) use worker::{ActedOn, PreparedSchemes, SchemeThread};
 
 use isotherm_core::scheme::Scheme;
 

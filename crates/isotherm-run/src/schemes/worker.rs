@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use isotherm_act::{ProcessActuator, ProcessInspector};
+use isotherm_act::{FrameOwners, ProcessActuator, ProcessInspector};
 use isotherm_core::scheme::{Actuator, Application, Feed, Goal, Metric, Report, Scheme, Schemes};
 use isotherm_core::{AccessProbe, Attributes, BoxError, MemoryUse, Sink, Snapshot, TargetId, units};
 use isotherm_kernel::cgroup::SelectedCgroups;
+use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::{ProcessTable, Selection, compressed_swap, memory_use, system_memory};
 use isotherm_probes::bpf::BpfProbe;
 use isotherm_record::Activity;
@@ -28,7 +29,7 @@ use crate::delivery::Delivery;
 use crate::error::chain;
 use crate::mailbox::Messages;
 use crate::pace::HelperThread;
-use crate::probe::OpenLook;
+use crate::probe::{OpenLook, look_at_files};
 use crate::shared::snapshot_part;
 use crate::{Control, Event, Notice, RunError, SchemeOptions, SchemeSource, Severity, trace};
 
@@ -45,6 +46,16 @@ fn open_probe() -> Result<Box<dyn AccessProbe + Send>, BoxError> {
     Ok(Box::new(BpfProbe::open()?.with_sweeps(false).with_elsewhere(false)))
 }
 
+/// What schemes act on.
+pub(crate) enum ActedOn<'a> {
+    /// Processes. Actions on cgroups are for those that the selection names; `None` if it is a command.
+    Processes(Option<&'a Selection>),
+    /// The page cache of files.
+    Files(FileTable),
+    /// Physical memory.
+    Physical,
+}
+
 /// Schemes that can work here, before there is anything to act on.
 pub(crate) struct PreparedSchemes {
     engine: Engine,
@@ -55,12 +66,11 @@ pub(crate) struct PreparedSchemes {
 }
 
 impl PreparedSchemes {
-    /// Reads the schemes and tests what they need. Actions on cgroups are for those that `selection` names; `None` if
-    /// no processes are selected. `look` opens what finds which pages are young; if it is `None`, page tables are read
+    /// Reads the schemes, which are for `of`, and tests what they need. `look` opens what finds which pages are young; if it is `None`, page tables are read
     /// for that. `surveyed` says whether the run has surveys.
     pub(crate) fn new(
         options: SchemeOptions,
-        selection: Option<&Selection>,
+        of: ActedOn<'_>,
         look: Option<OpenLook>,
         surveyed: bool,
     ) -> Result<Self, RunError> {
@@ -73,14 +83,29 @@ impl PreparedSchemes {
         };
         let processes = ProcessTable::default();
         let inspector = ProcessInspector::new(processes.clone(), open_probe);
-        let inspector = match look {
-            Some(open) => inspector.with_probe(open()?),
-            None => inspector,
+        let owners = FrameOwners::new();
+        let inspector = match &of {
+            ActedOn::Physical => inspector.with_physical(owners.clone()),
+            ActedOn::Processes(_) | ActedOn::Files(_) => inspector,
+        };
+        let inspector = match (&of, look) {
+            (ActedOn::Files(table), _) => inspector.with_probe(look_at_files(table.clone())?).with_files(table.clone()),
+            (ActedOn::Processes(_) | ActedOn::Physical, Some(open)) => inspector.with_probe(open()?),
+            (ActedOn::Processes(_) | ActedOn::Physical, None) => inspector,
         };
         let SchemeOptions { memory_use, fed, limits, least_limits, dry_run, .. } = options;
+        let selection = match &of {
+            ActedOn::Processes(selection) => *selection,
+            ActedOn::Files(_) | ActedOn::Physical => None,
+        };
         let cgroups = || selection.map(|selection| SelectedCgroups::new(Path::new("/"), selection.clone()));
         let actuator = ProcessActuator::new(processes).dry(dry_run);
         let actuator = cgroups().into_iter().fold(actuator, ProcessActuator::with_cgroups);
+        let actuator = match of {
+            ActedOn::Processes(_) => actuator,
+            ActedOn::Physical => actuator.with_physical(owners),
+            ActedOn::Files(table) => actuator.with_files(table),
+        };
         let actuator = least_limits.into_iter().fold(actuator, ProcessActuator::with_least_limits);
         let engine = Schemes::new(schemes, actuator, inspector, RunGauges::new(fed, cgroups()))?;
         let (all, out) = limits.begin();

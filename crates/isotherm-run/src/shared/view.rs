@@ -9,7 +9,7 @@ use isotherm_kernel::Selection;
 use isotherm_record::TargetInfos;
 
 use super::Shared;
-use crate::schemes::{PreparedSchemes, SchemeThread};
+use crate::schemes::{ActedOn, PreparedSchemes, SchemeThread};
 use crate::{Control, EndReason, Event, EventSink, MarkError, Notice, RunError, SchemeOptions, SchemeSource, Severity};
 
 /// A view of a [`SharedRun`](super::SharedRun). Dropping it ends the view, and not the run.
@@ -172,5 +172,10 @@ impl ViewState {
 /// Reads the schemes of a view, and opens what they need.
 fn prepare(shared: &Shared, options: SchemeOptions, selection: &Selection) -> Result<PreparedSchemes, RunError> {
     debug_assert!(matches!(options.schemes, SchemeSource::Fixed(_)), "a file may come to compare access rates");
-    PreparedSchemes::new(options, Some(selection), shared.properties.look, shared.properties.surveys)
+    PreparedSchemes::new(
+        options,
+        ActedOn::Processes(Some(selection)),
+        shared.properties.look,
+        shared.properties.surveys,
+    )
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::targets::SELECTORS;
-use super::{PhysicalOptions, RECORDING, WatchOptions};
+use super::{FilesOption, PhysicalOptions, RECORDING, WatchOptions};
 
 /// Record the memory accesses of processes, or of all physical memory
 ///
@@ -38,12 +38,14 @@ pub struct Record {
     #[command(flatten)]
     pub watch: WatchOptions,
     #[command(flatten)]
+    pub files: FilesOption,
+    #[command(flatten)]
     pub physical: PhysicalOptions,
     /// Also record which code maps memory, for `isotherm report summary --by stack`. Needs root
     ///
     /// The recording has the call stack of each mmap(), mremap() and brk() of the processes, from its start or that of
     /// the command. This slows down the system calls of the whole machine (docs/stacks.md).
-    #[arg(long, conflicts_with = "physical")]
+    #[arg(long, conflicts_with_all = ["physical", "files", "open_files"])]
     pub stacks: bool,
     /// Watch a group, which this file describes as it stands in the configuration of `isotherm daemon`: its processes,
     /// its attributes, and its schemes, which act if it says `act: true`. Takes the place of all options about what is
@@ -64,9 +66,11 @@ pub struct Record {
 }
 
 /// The options whose place a group takes.
-const WATCHING: [&str; 23] = [
+const WATCHING: [&str; 25] = [
     "command",
     "physical",
+    "files",
+    "open_files",
     "range",
     "exclude",
     "children",

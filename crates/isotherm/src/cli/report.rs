@@ -261,7 +261,7 @@ impl SelectionOptions {
     }
 }
 
-/// The target that `--target` selects: a process ID, or 0 for physical memory.
+/// The target that `--target` selects: a process ID, or 0 for physical memory or page cache of files.
 pub fn selected(number: u32) -> SelectedTarget {
     match number {
         0 => SelectedTarget::PhysicalMemory,

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{RangeOption, WatchOptions};
+use super::{FilesOption, PhysicalOptions, WatchOptions};
 
-/// Watch processes, and act on their memory by schemes
+/// Watch memory, and act on it by schemes
 ///
 /// A scheme says which memory to act on, by size, access rate and age, and what to do with it. An example is "page out
 /// what was not accessed for two minutes". docs/schemes.md describes the language of schemes, docs/acting.md what each
 /// action does to a process. `isotherm scheme check` explains a scheme file; `isotherm scheme try` shows what it would
 /// have done to a recording.
 ///
-/// Processes are watched as by `isotherm record`. After each aggregation interval the schemes are applied to the
+/// Memory is watched as by `isotherm record`: that of processes, all physical memory, or the page cache of files. Not all
+/// actions are for all of these (docs/acting.md). After each aggregation interval the schemes are applied to the
 /// regions. Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are
 /// counted. If more than a tenth of the memory that `pageout` frees is soon in memory again, isotherm warns and halves
 /// the quota of the scheme, if it has one. While the watermarks of all schemes make them sleep, nothing is monitored.
@@ -33,7 +34,9 @@ pub struct Run {
     #[command(flatten)]
     pub watch: WatchOptions,
     #[command(flatten)]
-    pub range: RangeOption,
+    pub files: FilesOption,
+    #[command(flatten)]
+    pub physical: PhysicalOptions,
     /// Write a recording to this file, which only its owner can read: the snapshots, what the schemes did, and how much
     /// memory was in use. `isotherm report schemes` shows it. An existing recording is kept as FILE.old
     #[arg(short, long, value_name = "FILE")]
@@ -62,6 +65,8 @@ Examples:
   isotherm run --schemes ethp.yaml -- ./my-program
   isotherm run --schemes prcl.yaml --children --record acted.rec -- make
   isotherm run --schemes reclaim.yaml --unit redis --dry-run
+  isotherm run --schemes prcl.yaml --physical --dry-run
+  isotherm run --schemes cache.yaml --files /var/lib/backup
   isotherm report schemes acted.rec            what did it do?
 
 Signals: HUP makes isotherm read the scheme file again. With a command, isotherm passes INT, QUIT, TERM, USR1 and USR2 \

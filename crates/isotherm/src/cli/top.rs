@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::ctl::SOCKET;
 use super::targets::SELECTORS;
-use super::{PhysicalOptions, WatchOptions};
+use super::{FilesOption, PhysicalOptions, WatchOptions};
 
 /// The options that say what is watched, and how. The daemon has its configuration for that.
-const WATCHING: [&str; 37] = [
+const WATCHING: [&str; 39] = [
     "pid",
     "name",
     "command-line",
@@ -43,6 +43,8 @@ const WATCHING: [&str; 37] = [
     "user",
     "command",
     "physical",
+    "files",
+    "open_files",
     "range",
     "node",
     "schemes",
@@ -67,6 +69,8 @@ const WATCHING: [&str; 37] = [
 pub struct Top {
     #[command(flatten)]
     pub watch: WatchOptions,
+    #[command(flatten)]
+    pub files: FilesOption,
     #[command(flatten)]
     pub physical: PhysicalOptions,
     /// Act on memory by the schemes of this file: YAML, the one-line form of the DAMON papers, or damo's JSON. isotherm

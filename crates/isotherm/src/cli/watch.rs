@@ -1,6 +1,7 @@
 //! Options that several commands share: which memory is watched, and how.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -157,6 +158,23 @@ pub struct PhysicalOptions {
     /// With --physical: watch only the memory of this NUMA node. May be given several times
     #[arg(long, help_heading = TARGETS, value_name = "N", requires = "physical", hide_short_help = true)]
     pub node: Vec<u32>,
+}
+
+/// Files whose page cache is watched: for commands that watch memory of more than processes.
+#[derive(Args)]
+pub struct FilesOption {
+    /// Watch the page cache of this file, or of the files below this directory, instead of processes. May be given
+    /// several times
+    ///
+    /// That is all of their memory, whether a process maps it or not. Links are not followed, and other file systems
+    /// that are mounted below are left out. How long pages have been idle is known with idle page tracking only.
+    #[arg(long, help_heading = TARGETS, value_name = "PATH", conflicts_with_all = SELECTORS)]
+    #[arg(conflicts_with_all = ["exclude", "children", "wait", "mapping", "range", "user", "command", "physical"])]
+    pub files: Vec<PathBuf>,
+    /// Watch the page cache of the files that the processes have open or mapped, instead of their memory
+    #[arg(long, help_heading = TARGETS)]
+    #[arg(conflicts_with_all = ["files", "physical", "children", "wait", "mapping", "range", "command"])]
+    pub open_files: bool,
 }
 
 /// Addresses that are watched: for all commands that watch.

@@ -227,6 +227,7 @@ fn notes(scheme: &Scheme) -> Vec<String> {
             pages(PageKind::Compressible),
             "a recording does not contain what pages hold: no page counted as compressible",
         ),
+        (pages(PageKind::Unmapped), "a recording does not contain which pages are mapped: all pages counted as mapped"),
         (cgroup, "a recording does not contain cgroups: no process counted as part of one"),
         (scheme.watermarks.is_some(), "its watermarks were ignored: it was always awake"),
         (!scheme.quota.goals().is_empty(), "its goals were ignored: its quota was not tuned"),

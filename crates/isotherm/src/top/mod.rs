@@ -63,6 +63,7 @@ pub fn run(options: &Top) -> Result<ExitCode> {
     let call = Call {
         schemes: options.schemes.clone().map(SchemeSource::File),
         memory_use: true,
+        files: Some(&options.files),
         streams,
         most_aggregation: Some(SLOWEST),
         ..call

@@ -7,6 +7,7 @@ mod cut;
 mod diff;
 mod eval;
 mod federation;
+mod files;
 mod fleet;
 mod import;
 mod inputs;

@@ -123,9 +123,9 @@ fn errors_of_schemes_are_reported_without_a_screen_and_before_the_command_is_sta
     user.reads("it is an input of the same command");
     assert_eq!(std::fs::read_to_string(place.path("mine.yaml")).unwrap(), HOT);
     assert!(!place.path("touched").exists());
-    let ran = place.run(&["top", "--schemes", "mine.yaml", "--physical"]);
+    let ran = place.run(&["top", "--schemes", "mine.yaml", "--physical", "--survey", "off"]);
     assert_eq!(ran.status, 2, "{ran:?}");
-    assert!(ran.err.contains("schemes act on processes"), "{}", ran.err);
+    assert!(ran.err.contains("schemes act on physical memory by surveys only"), "{}", ran.err);
 }
 
 #[test]
