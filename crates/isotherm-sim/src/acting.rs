@@ -328,8 +328,8 @@ impl PageInspector for SimActuator {
             let is = |page: usize| match kind {
                 PageKind::Present => !presence.reclaimed[area][page],
                 PageKind::Young => is_young(page),
-                // The contents of a simulated page are not known, and there are neither lists nor folios. All of them are
-                // mapped.
+                // The contents of a simulated page are not known, and there are neither lists nor folios. All of them
+                // are mapped.
                 PageKind::Compressible | PageKind::Active | PageKind::Unmapped | PageKind::Folio(..) => false,
                 PageKind::Huge => machine.huge[area][self.huge(area, page)],
                 PageKind::Node(node) => node == if machine.slow[area][page] { SLOW } else { FAST },

@@ -212,8 +212,8 @@ impl BlockState {
         change.state()
     }
 
-    /// Notes which pages the survey has cleared, and which it could not. What was read stays as it is, as it was counted
-    /// already: the next survey finds the pages that could not be cleared unobservable.
+    /// Notes which pages the survey has cleared, and which it could not. What was read stays as it is, since it was
+    /// counted already: the next survey finds the pages that could not be cleared unobservable.
     pub(super) fn note_cleared(&mut self, pages: &ClearPages) {
         let cleared = pages.pages & self.present & !pages.unobservable;
         let refused = pages.unobservable & self.present;

@@ -14,8 +14,8 @@ use super::{CgroupVersion, Hierarchy, NoMemoryCgroup};
 /// The file by which the kernel is asked to reclaim.
 pub(super) const RECLAIM: &str = "memory.reclaim";
 
-/// A kernel that takes no swappiness takes from the page cache alone only if it holds more of it for inactive than this.
-/// It looks for 4,096 pages of it first (`DEF_PRIORITY` of Linux' mm/vmscan.c).
+/// A kernel that takes no swappiness takes from the page cache alone only if it holds more of it for inactive than
+/// this. It looks for 4,096 pages of it first (`DEF_PRIORITY` of Linux' mm/vmscan.c).
 const PLENTY: u64 = 4096 * PAGE_SIZE;
 
 /// One cgroup of version 2 that accounts memory.

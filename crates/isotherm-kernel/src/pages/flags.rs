@@ -79,8 +79,8 @@ impl Flags {
         self.0 & (UPTODATE | LRU) != 0 && self.0 & others == 0
     }
 
-    /// Whether the frame was changed and its file was not, or is being written. For a compound page, only the flag of the
-    /// head is valid.
+    /// Whether the frame was changed and its file was not, or is being written. For a compound page, only the flag of
+    /// the head is valid.
     pub fn is_dirty(self) -> bool {
         self.0 & (DIRTY | WRITEBACK) != 0
     }

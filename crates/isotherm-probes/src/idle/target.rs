@@ -51,7 +51,8 @@ enum Method {
 }
 
 impl Target {
-    /// Opens a target. `files` are those of the page cache. The second value is the error if access to the target's memory is not permitted.
+    /// Opens a target. `files` are those of the page cache. The second value is the error if access to the target's
+    /// memory is not permitted.
     pub(super) fn open(
         root: &Path,
         files: &FileTable,

@@ -66,8 +66,8 @@ pub(crate) struct PreparedSchemes {
 }
 
 impl PreparedSchemes {
-    /// Reads the schemes, which are for `of`, and tests what they need. `look` opens what finds which pages are young; if it is `None`, page tables are read
-    /// for that. `surveyed` says whether the run has surveys.
+    /// Reads the schemes, which are for `of`, and tests what they need. `look` opens what finds which pages are young;
+    /// if it is `None`, page tables are read for that. `surveyed` says whether the run has surveys.
     pub(crate) fn new(
         options: SchemeOptions,
         of: ActedOn<'_>,

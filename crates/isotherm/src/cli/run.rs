@@ -13,8 +13,8 @@ use super::{FilesOption, PhysicalOptions, WatchOptions};
 /// action does to a process. `isotherm scheme check` explains a scheme file; `isotherm scheme try` shows what it would
 /// have done to a recording.
 ///
-/// Memory is watched as by `isotherm record`: that of processes, all physical memory, or the page cache of files. Not all
-/// actions are for all of these (docs/acting.md). After each aggregation interval the schemes are applied to the
+/// Memory is watched as by `isotherm record`: that of processes, all physical memory, or the page cache of files. Not
+/// all actions are for all of these (docs/acting.md). After each aggregation interval the schemes are applied to the
 /// regions. Actions run on a thread of their own and do not delay the monitor. Requests that the kernel refuses are
 /// counted. If more than a tenth of the memory that `pageout` frees is soon in memory again, isotherm warns and halves
 /// the quota of the scheme, if it has one. While the watermarks of all schemes make them sleep, nothing is monitored.

@@ -187,8 +187,8 @@ fn errors_of_schemes_are_reported_before_the_command_is_started() {
         (&["--physical", "--survey", "off"][..], "act on physical memory by surveys only; use --probe idle"),
         (
             &[],
-            "there is nothing to watch; name processes with --pid, --name, --cgroup or the like, a command after --, or \
-             all memory with --physical",
+            "there is nothing to watch; name processes with --pid, --name, --cgroup or the like, a command after --, \
+             or all memory with --physical",
         ),
     ] {
         let ran = place.run(&[&["run", "-s", "mine.yaml"], arguments].concat());
