@@ -72,13 +72,13 @@ pub enum ActError {
          or use hugepage without `inside: true`, which makes huge pages at once)"
     )]
     HugePagesOff(Action),
-    /// The action is none on the page cache of files.
+    /// The action does not work on the page cache of files.
     #[error(
         "{0} is for memory of processes, and not for the page cache of files (use pageout, which drops it, willneed or \
          stat)"
     )]
     NotOnFiles(Action),
-    /// The action is none on physical memory.
+    /// The action does not work on physical memory.
     #[error(
         "{0} cannot be carried out on page frames (use pageout, cold or stat, or name processes instead of physical \
          memory)"

@@ -19,21 +19,21 @@ pub(super) struct FileCache {
     flags: Option<FlagTable>,
 }
 
-impl FileCache {
-    /// `root` is the directory that stands for `/`.
-    pub(super) fn new(root: &Path, files: FileTable) -> Self {
-        Self { reader: FileReader::new(files), flags: FlagTable::open(root).ok() }
-    }
+/// What an action does to files.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Drop,
+    ReadIn,
+    Count,
+}
 
-    /// Checks that the action can be carried out on files.
-    ///
-    /// # Errors
-    /// If it is one on memory of processes, or if changed pages cannot be found.
-    pub(super) fn check(&self, action: Action) -> Result<(), ActError> {
+impl Way {
+    /// `None` if the action is one on memory of processes.
+    fn of(action: Action) -> Option<Self> {
         match action {
-            Action::Stat | Action::WillNeed => Ok(()),
-            Action::PageOut if self.flags.is_some() || has_cachestat() => Ok(()),
-            Action::PageOut => Err(ActError::DirtyUnknown(action)),
+            Action::PageOut => Some(Self::Drop),
+            Action::WillNeed => Some(Self::ReadIn),
+            Action::Stat => Some(Self::Count),
             Action::Cold
             | Action::HugePage
             | Action::NoHugePage
@@ -45,23 +45,41 @@ impl FileCache {
             | Action::MigrateHot(_)
             | Action::MigrateCold(_)
             | Action::Reclaim(_)
-            | Action::Limit(_) => Err(ActError::NotOnFiles(action)),
+            | Action::Limit(_) => None,
+        }
+    }
+}
+
+impl FileCache {
+    /// `root` is the directory that stands for `/`.
+    pub(super) fn new(root: &Path, files: FileTable) -> Self {
+        Self { reader: FileReader::new(files), flags: FlagTable::open(root).ok() }
+    }
+
+    /// Checks that the action can be carried out on files.
+    ///
+    /// # Errors
+    /// If it is one on memory of processes, or if changed pages cannot be found.
+    pub(super) fn check(&self, action: Action) -> Result<(), ActError> {
+        match Way::of(action).ok_or(ActError::NotOnFiles(action))? {
+            Way::Drop if self.flags.is_none() && !has_cachestat() => Err(ActError::DirtyUnknown(action)),
+            Way::Drop | Way::ReadIn | Way::Count => Ok(()),
         }
     }
 
     /// Acts on files, and says what became of each range.
     pub(super) fn run(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) {
         for (range, outcome) in work.ranges.iter().zip(outcomes) {
-            match work.action {
-                Action::PageOut => self.drop_clean(*range, outcome),
-                Action::WillNeed => self.each(*range, outcome, |file, bytes, outcome| {
+            match Way::of(work.action) {
+                Some(Way::Drop) => self.drop_clean(*range, outcome),
+                Some(Way::ReadIn) => self.each(*range, outcome, |file, bytes, outcome| {
                     file.read_in(bytes)?;
                     outcome.applied += bytes.size();
                     Ok(())
                 }),
-                Action::Stat => *outcome = Outcome::all(*range),
+                Some(Way::Count) => *outcome = Outcome::all(*range),
                 // The check at the start has refused it.
-                _ => *outcome = Outcome::refused(*range, RefusalReason::Unsupported.into()),
+                None => *outcome = Outcome::refused(*range, RefusalReason::Unsupported.into()),
             }
         }
         self.reader.close();
