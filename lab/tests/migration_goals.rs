@@ -20,7 +20,7 @@ fn node(id: NodeId) -> (u64, u64) {
 #[test]
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn the_goals_of_both_directions_come_to_rest_together() {
-    let (hot, cold) = (Memory::of(24 * MIB), Memory::of(96 * MIB));
+    let (hot, cold) = (Memory::of(24 * MIB), Memory::of(160 * MIB));
     let pid = std::process::id();
     let down = scheme("place", "age: {min: 1s}, action: migrate_cold, target_node: 1", hot.range());
     let run = Running::start(&mut acting("placed", &down, &[pid], "2m"));
@@ -42,8 +42,8 @@ fn the_goals_of_both_directions_come_to_rest_together() {
         hot.set_hot(true);
         let run = Running::start(&mut acting("both", &schemes, &[pid], "3m"));
         wait_until_on(FAST, hot.range());
-        let settled = || node(FAST).0 + 4 * MIB >= wanted;
-        eventually("as much is free as is to be", settled);
+        let missing = || wanted.saturating_sub(node(FAST).0) / MIB;
+        eventually("as much is free as is to be", || missing() <= 4);
         end(run);
         drop(over);
         thread.join().unwrap()
@@ -51,8 +51,9 @@ fn the_goals_of_both_directions_come_to_rest_together() {
     let moved: Vec<u64> = reports("both").iter().map(|report| report.total.applied_bytes / MIB).collect();
     println!("up and down: {moved:?} MiB");
     // At least 85 % of the hot memory was on the slow node before, and is on the fast one now: 70 % of it has moved.
-    // 32 MiB make room, and 24 MiB make way for the hot memory. Others free up to 36 MiB meanwhile, or use 24 MiB.
-    assert!((16..=32).contains(&moved[0]) && (20..=80).contains(&moved[1]), "{moved:?}");
+    // 32 MiB make room, and 24 MiB make way for the hot memory. The free memory of the node changes by up to 40 MiB
+    // besides: this run has memory on it, and the kernel frees that of the run before some time after its end.
+    assert!((16..=32).contains(&moved[0]) && (16..=96).contains(&moved[1]), "{moved:?}");
     hot.check(&[rounds]);
     cold.check(&[0]);
 }
