@@ -148,14 +148,15 @@ impl PhaseTruth {
     }
 }
 
-/// A random pattern in the language of patterns: 1 GiB, half of it idle, areas of 16 to 64 MiB that are accessed 0.5 to
-/// 200 times a second, and others after 20 s. It is accessed as often as one processor can by far.
-pub fn random_pattern(seed: u64) -> String {
+/// A random pattern in the language of patterns: memory of `mebibytes`, half of it idle, in areas of a 64th to a 16th of
+/// it that are accessed 0.5 to 200 times a second, and others after 20 s. One processor can access 1 GiB as often by
+/// far.
+pub fn random_pattern(seed: u64, mebibytes: u64) -> String {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut text = format!("about = \"random areas and frequencies, seed {seed}\"\n");
-    let (mut sizes, mut left) = (Vec::new(), 1024_u64);
+    let (mut sizes, mut left) = (Vec::new(), mebibytes);
     while left > 0 {
-        let size = [16, 32, 64][rng.random_range(0..3)].min(left);
+        let size = (mebibytes / [64, 32, 16][rng.random_range(0..3)]).min(left);
         sizes.push(size);
         left -= size;
     }
@@ -167,7 +168,7 @@ pub fn random_pattern(seed: u64) -> String {
         order.shuffle(&mut rng);
         text += "\n[[phase]]\ntime = \"20s\"\ntouch = [\n";
         // Touches of pages in a second.
-        let mut room = 1.5e6;
+        let mut room = 1.5e6 * mebibytes as f64 / 1024.0;
         for &area in &order[..sizes.len() / 2] {
             let pages = (sizes[area] << 20) as f64 / 4096.0;
             // None is near the limit of hot memory.

@@ -50,6 +50,18 @@ pub fn pattern(name: &str) -> Result<Pattern> {
     Ok(if name.ends_with(".toml") { Pattern::parse(&std::fs::read_to_string(name)?)? } else { Pattern::shipped(name)? })
 }
 
+/// Interrupts the target so often, in milliseconds, on a machine with a single processor, which switches the address
+/// space; 0 for never.
+pub fn switch_address_spaces(millis: u64) {
+    if millis > 0 {
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(Duration::from_millis(millis));
+            }
+        });
+    }
+}
+
 /// Watches all phases of the [pattern](pattern()) `name`, with areas `scale` times as large. `probe` is as `--probe`
 /// takes it.
 ///

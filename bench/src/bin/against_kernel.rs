@@ -114,14 +114,7 @@ fn main() -> Result<()> {
     let options = Options::parse();
     let attributes = Attributes::default();
     let pace = if options.auto { Pace::Tuned { cpu: options.cpu_budget / 100.0 } } else { Pace::Fixed(attributes) };
-    if options.switch > 0 {
-        // On a single processor this thread interrupts the target, which switches the address space.
-        std::thread::spawn(move || {
-            loop {
-                std::thread::sleep(Duration::from_millis(options.switch));
-            }
-        });
-    }
+    real::switch_address_spaces(options.switch);
     let mut figures = Figures::default();
     let all = || Pattern::names().map(String::from).collect();
     let patterns: Vec<String> = if options.patterns.is_empty() { all() } else { options.patterns.clone() };

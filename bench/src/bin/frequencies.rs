@@ -16,9 +16,9 @@ use serde::Serialize;
 /// Measure how well isotherm tells frequencies
 ///
 /// Random patterns: 1 GiB, half of it idle, the other half areas of 16 to 64 MiB that are accessed 0.5 to 200 times a
-/// second, in order or at random, and others after 20 s; and the pattern `zipfian`, four times as large. What was found
-/// is the mean of 10 s that begin 5 s after a change. Memory that is accessed at least 10 times a second is hot; none
-/// of the random areas is accessed 7 to 14 times.
+/// second, in order or at random, and others after 20 s; and the pattern `zipfian`, as large. What was found is the mean
+/// of 10 s that begin 5 s after a change. Memory that is accessed at least 10 times a second is hot; none of the random
+/// areas is accessed 7 to 14 times.
 #[derive(Parser)]
 struct Options {
     /// So many random patterns
@@ -27,9 +27,15 @@ struct Options {
     /// The number of the first
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first: u64,
+    /// The size of the patterns, a multiple of 256 MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = mebibytes)]
+    size: u64,
     /// Simulated memory only
     #[arg(long)]
     simulated: bool,
+    /// Real processes only
+    #[arg(long, conflicts_with = "simulated")]
+    real: bool,
     /// Also with DAMON's intervals, 5 ms and 100 ms, without a budget
     #[arg(long)]
     fixed: bool,
@@ -39,9 +45,12 @@ struct Options {
     /// Print each area
     #[arg(long)]
     areas: bool,
-    /// Probe for real processes, as for `isotherm record`
-    #[arg(long, value_name = "PROBE", default_value = "auto")]
-    probe: String,
+    /// Probes for real processes, as for `isotherm record`; damon tunes its intervals by its goal (Linux 6.15)
+    #[arg(long, value_name = "PROBE,...", default_value = "auto", value_delimiter = ',')]
+    probe: Vec<String>,
+    /// Switch address spaces so often, in milliseconds, as `against_kernel` does on an emulated processor; 0 for never
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    switch: u64,
     /// Path of isotherm
     #[arg(long, default_value = "target/release/isotherm")]
     isotherm: PathBuf,
@@ -59,16 +68,22 @@ struct Line {
     cpu_percent: f64,
 }
 
+fn mebibytes(text: &str) -> Result<u64, String> {
+    let size = text.parse().ok().filter(|size| *size > 0 && size % 256 == 0);
+    size.ok_or_else(|| "give a multiple of 256".into())
+}
+
 fn main() -> Result<()> {
     let options = Options::parse();
+    real::switch_address_spaces(options.switch);
     let place = tempfile::tempdir()?;
     let mut patterns = Vec::new();
     for seed in options.first..options.first + options.patterns {
         let path = place.path().join(format!("random-{seed}.toml"));
-        std::fs::write(&path, random_pattern(seed))?;
+        std::fs::write(&path, random_pattern(seed, options.size))?;
         patterns.push((path.to_string_lossy().into_owned(), 1));
     }
-    patterns.push(("zipfian".into(), 4));
+    patterns.push(("zipfian".into(), (options.size / 256) as u32));
     let mut lines = Vec::new();
     for (name, scale) in &patterns {
         let short = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".toml");
@@ -83,13 +98,16 @@ fn main() -> Result<()> {
         };
         let pattern = real::pattern(name)?.scaled((*scale).into());
         let budget = Budget { cpu: options.cpu_budget / 100.0, ..Budget::default() };
-        add("simulated", &simulated::watch_within(&pattern, budget, 1.0, options.first)?);
-        if !options.simulated {
-            let watch = |pace| real::watch(&options.isotherm, &options.probe, name, *scale, pace, options.first);
-            eprintln!("{short}: a real process, {} s", pattern.time().as_secs());
-            add("real", &watch(Pace::Tuned { cpu: budget.cpu })?);
+        if !options.real {
+            add("simulated", &simulated::watch_within(&pattern, budget, 1.0, options.first)?);
+        }
+        for probe in options.probe.iter().filter(|_| !options.simulated) {
+            let watch = |pace| real::watch(&options.isotherm, probe, name, *scale, pace, options.first);
+            let how = if options.probe.len() > 1 { format!("real, {probe}") } else { "real".into() };
+            eprintln!("{short}: {how}, {} s", pattern.time().as_secs());
+            add(&how, &watch(Pace::Tuned { cpu: budget.cpu })?);
             if options.fixed {
-                add("real, fixed", &watch(Pace::Fixed(Attributes::default()))?);
+                add(&format!("{how}, fixed"), &watch(Pace::Fixed(Attributes::default()))?);
             }
         }
     }

@@ -149,7 +149,9 @@ impl Plan {
         let of_run = wishes.duration.map_or(Duration::MAX, |duration| duration / LEAST_SNAPSHOTS);
         let most = most.min(of_run).min(schemes.map_or(Duration::MAX, |schemes| schemes.longest));
         let goal = tunes.then(|| {
-            let goal = wishes.intervals_goal.unwrap_or_default().by_lengths();
+            let goal = wishes.intervals_goal.unwrap_or_default();
+            // A kernel that samples itself reads each sample once.
+            let goal = if can.is_paced { goal.by_lengths() } else { goal };
             IntervalsGoal { most_aggregation: most.min(goal.most_aggregation), ..goal }
         });
         let budget = wishes.budget;
@@ -246,6 +248,17 @@ mod tests {
         for (wishes, can, schemes, expected) in refusals {
             let error = Plan::resolve(&wishes, can, schemes).unwrap_err();
             assert!(format!("{error:?}").starts_with(expected), "{wishes:?} of {}: {error:?}", can.name);
+        }
+    }
+
+    #[test]
+    fn a_sampling_interval_begins_within_what_its_goal_allows() {
+        // A kernel refuses another one.
+        let damon = Capabilities { tunes: true, ..DAMON };
+        for (wishes, can) in [(wishes(), damon), (Wishes { duration: Some(SECOND), ..wishes() }, damon)] {
+            let plan = Plan::resolve(&wishes, can, None).unwrap();
+            let (goal, sampling) = (plan.pace.goal.unwrap(), plan.attributes.sampling());
+            assert!((goal.least..=goal.most).contains(&sampling), "{sampling:?} of {goal:?}");
         }
     }
 

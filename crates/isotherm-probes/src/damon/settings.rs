@@ -78,6 +78,17 @@ impl Settings {
                 return Err(DamonError::Settings(what));
             }
         }
+        if let Some(goal) = &self.goal
+            && !(goal.least..=goal.most).contains(&a.sampling())
+        {
+            let what = format!(
+                "the sampling interval ({:?}) is not within what its goal allows ({:?} to {:?})",
+                a.sampling(),
+                goal.least,
+                goal.most
+            );
+            return Err(DamonError::Settings(what));
+        }
         if self.scope.targets().is_empty() {
             return Err(DamonError::Settings("there is no target left to monitor".into()));
         }

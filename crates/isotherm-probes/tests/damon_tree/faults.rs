@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use isotherm_core::Attributes;
+use isotherm_core::{Attributes, IntervalsGoal};
 use isotherm_probes::damon::{DamonError, DamonPaths, Features, Run, Scope, Settings, check, check_operations};
 
 use crate::made::{Made, processes, settings};
@@ -135,6 +135,9 @@ fn settings_that_the_kernel_rejects_without_a_reason_are_rejected_with_one() {
         Attributes::new(Duration::from_nanos(5_000_500), Duration::from_secs(1), Duration::from_secs(1), 10, 100);
     let odd = Settings { attributes: nanos.unwrap(), ..processes(&[1]) };
     assert_says(&run.start(&odd).unwrap_err(), &["5.0005ms", "microseconds"]);
+    let goal = IntervalsGoal { least: Duration::from_millis(40), ..IntervalsGoal::default() };
+    let apart = Settings { goal: Some(goal), ..processes(&[1]) };
+    assert_says(&run.start(&apart).unwrap_err(), &["5ms", "goal allows (40ms to 10s)"]);
     assert_says(&run.start(&settings(Scope::Physical(vec![]))).unwrap_err(), &["contain no memory"]);
     assert_says(&run.start(&processes(&[])).unwrap_err(), &["no target left"]);
     assert_eq!(made.read("0/state"), "off");
