@@ -15,6 +15,9 @@ use serde_json::Value;
 
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
+/// Intervals that the kernel does not tune.
+const FIXED: [&str; 4] = ["--sample", "5ms", "--aggr", "100ms"];
+
 fn read(name: &str) -> String {
     fs::read_to_string(Path::new(KDAMONDS).join(name)).unwrap_or_default().trim().to_owned()
 }
@@ -102,7 +105,7 @@ fn refused(arguments: &[&str], says: &[&str]) -> Ran {
 fn the_hot_part_of_a_process_is_found_by_vaddr() {
     let workload = Workload::start(HOT_IN_COLD);
     let pid = workload.process.pid().to_string();
-    let snapshots = recorded("damon-vaddr.rec", &["--pid", &pid, "--duration", "6s"]);
+    let snapshots = recorded("damon-vaddr.rec", &[&FIXED[..], &["--pid", &pid, "--duration", "6s"]].concat());
     // On an emulated machine the kernel's rounds take longer than the sampling interval.
     assert!(snapshots.len() >= 30, "{} snapshots in 6 s", snapshots.len());
     let late = &snapshots[snapshots.len() / 2..];
@@ -115,6 +118,23 @@ fn the_hot_part_of_a_process_is_found_by_vaddr() {
     let overhead = &report("overhead", &result_file("damon-vaddr.rec"))[0];
     assert!(overhead["cpu_ns"].as_u64().unwrap() > 0 && overhead["reads"].as_u64().unwrap() > 0, "{overhead}");
     assert!(snapshots.iter().all(|s| s["regions"].as_array().unwrap().len() <= 1000));
+    no_kdamond_is_left();
+}
+
+/// The laboratory's Linux 7.2 tunes intervals, its 6.1 does not.
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn the_kernel_tunes_the_intervals_if_it_can() {
+    let workload = Workload::start(HOT_IN_COLD);
+    let pid = workload.process.pid().to_string();
+    let snapshots = recorded("damon-tuned.rec", &["--pid", &pid, "--duration", "6s"]);
+    let summary = &report("summary", &result_file("damon-tuned.rec"))[0];
+    let kernel = fs::read_to_string("/proc/kallsyms").unwrap();
+    let tunes = kernel.contains(" damon_sysfs_intervals_goal");
+    assert_eq!(summary["recording"]["intervals"] == "auto", tunes, "{summary}");
+    let late = &snapshots[snapshots.len() / 2..];
+    let (hot, cold) = (rate(late, workload.area("hot")), rate(late, workload.area("cold above")));
+    assert!(hot > cold, "hot {hot:.3}, cold {cold:.3}");
     no_kdamond_is_left();
 }
 
@@ -160,7 +180,7 @@ fn physical_memory_is_watched_by_paddr() {
     let _workload = Workload::start(HOT_IN_COLD);
     let iomem = fs::read_to_string("/proc/iomem").unwrap();
     let ram: Vec<AddrRange> = iomem.lines().filter_map(system_ram).collect();
-    let snapshots = recorded("damon-paddr.rec", &["--physical", "--duration", "4s"]);
+    let snapshots = recorded("damon-paddr.rec", &[&FIXED[..], &["--physical", "--duration", "4s"]].concat());
     assert!(snapshots.len() >= 15, "{} snapshots in 4 s", snapshots.len());
     assert!(snapshots.iter().all(|s| s["pid"] == 0));
     let inside = |(found, _): (AddrRange, f64)| ram.iter().any(|ram| ram.intersection(found) == Some(found));
