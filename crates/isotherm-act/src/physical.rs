@@ -14,6 +14,7 @@ use isotherm_kernel::Process;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 use rustix::io::Errno;
 
+use super::call_method::Row;
 use super::error::ActError;
 use super::frames::Frames;
 
@@ -230,24 +231,13 @@ pub(super) fn joined(pages: &[OwnedPage]) -> Vec<(usize, AddrRange)> {
 /// # Errors
 /// If it is one that no process does to its pages, or if frames cannot be seen.
 pub(super) fn check(root: &Path, action: Action) -> Result<(), ActError> {
-    match action {
-        Action::Stat => Ok(()),
-        Action::Cold | Action::PageOut => {
-            Frames::open(root).map(drop).map_err(|source| ActError::Frames { action, source })
-        }
-        Action::WillNeed
-        | Action::HugePage
-        | Action::NoHugePage
-        | Action::Collapse
-        | Action::MLock
-        | Action::MUnlock
-        | Action::Promote
-        | Action::Demote
-        | Action::MigrateHot(_)
-        | Action::MigrateCold(_)
-        | Action::Reclaim(_)
-        | Action::Limit(_) => Err(ActError::NotOnFrames(action)),
+    if !Row::of(action, false).on_frames {
+        return Err(ActError::NotOnFrames(action));
     }
+    if !action.changes_memory() {
+        return Ok(());
+    }
+    Frames::open(root).map(drop).map_err(|source| ActError::Frames { action, source })
 }
 
 #[cfg(test)]
