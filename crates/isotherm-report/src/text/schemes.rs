@@ -30,7 +30,7 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
             format!("{} major fault{plural} of the targets: pages read from a disk or swap", units::count(faults));
         writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
     }
-    if let Some(text) = net_freed(s) {
+    if let Some(text) = net_freed(s.compressed_growth_bytes, s.net_freed_bytes) {
         writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
     }
     writeln!(out)?;
@@ -47,10 +47,10 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
     charts(out, terminal, s)
 }
 
-/// The freed bytes, those by which compressed swap has grown, and the difference. `None` without compressed swap, or if
-/// nothing was freed.
-pub(crate) fn net_freed(s: &Schemes) -> Option<String> {
-    let (grown, net) = (s.compressed_growth_bytes?, s.net_freed_bytes?);
+/// The freed bytes, those by which compressed swap has `grown`, and the difference, which is `net`. `None` without
+/// compressed swap, or if nothing was freed.
+pub fn net_freed(grown: Option<i64>, net: Option<i64>) -> Option<String> {
+    let (grown, net) = (grown?, net?);
     let freed = net.saturating_add(grown);
     (freed > 0).then(|| {
         format!(
