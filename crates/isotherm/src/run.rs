@@ -86,8 +86,7 @@ fn report(summary: &Summary, last: Option<&Activity>, not_seen: &NotSeen, dry_ru
         tell(format_args!("  {}", line(report)));
     }
     if let Some(faults) = last.and_then(|activity| activity.major_faults) {
-        let plural = if faults == 1 { "" } else { "s" };
-        tell(format_args!("  {} major fault{plural} of the targets meanwhile", units::count(faults)));
+        tell(format_args!("  {} of the targets meanwhile", units::counted(faults, "major fault")));
     }
     let grown = |activity: &Activity| activity.compressed_growth.map(u64::cast_signed);
     if let Some(text) = last.and_then(|activity| net_freed(grown(activity), activity.net_freed())) {
