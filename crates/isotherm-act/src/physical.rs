@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
-use isotherm_kernel::Process;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
+use isotherm_kernel::{Process, process_ids};
 use rustix::io::Errno;
 
 use super::call_method::Row;
@@ -104,9 +104,8 @@ impl Owners {
         self.processes.clear();
         self.places.clear();
         let own = std::process::id();
-        let proc = std::fs::read_dir(self.root.join("proc"));
-        let entries = proc.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids = process_ids(&self.root);
+        let pids = pids.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         for pid in pids.filter(|pid| *pid != own) {
             // Kernel threads have no memory, and those that refuse access are left alone.
             let Ok(process) = Process::open(pid) else { continue };
