@@ -29,7 +29,7 @@ fn what_is_idle_leaves_the_cgroup_and_what_is_in_use_stays() {
         eventually("56 MiB have left the cgroup", || cgroup.current() + 56 * MIB <= before);
         let said = acting.end();
         assert!(said.contains("idle (reclaim): ") && said.contains(" freed of "), "{said}");
-        assert!(said.contains(" more in compressed swap; ") && !said.contains("warning"), "{said}");
+        assert!(said.contains(" more in compressed swap: ") && !said.contains("warning"), "{said}");
         let left = resident(workload.workload.process.pid());
         assert!(left >= 16 * MIB, "what is in use stays: {left}");
         // Where the kernel chooses, it takes some of what is in use as well.

@@ -158,6 +158,56 @@ impl ProcessActuator {
         self.inside.longest_stop()
     }
 
+    /// Does `work`, and counts the time that it takes.
+    fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let (began, cpu) = (Instant::now(), monitor_cpu_time());
+        let done = work(self);
+        self.spent += began.elapsed();
+        self.cpu += monitor_cpu_time().saturating_sub(cpu);
+        done
+    }
+
+    /// Acts on a target, and says what became of each range.
+    fn act(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), ActError> {
+        if let Some(files) = self.files.as_mut().filter(|_| work.target == TargetId::PageCache) {
+            files.run(work, outcomes);
+            return Ok(());
+        }
+        let method = CallMethod::of(work.action, work.inside)?;
+        if let (Some(owners), CallMethod::Outside(advice)) = (self.physical(work.target), method) {
+            self.advise_frames(&owners, advice, work.ranges, outcomes);
+            return Ok(());
+        }
+        match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {
+            (None, _) => refuse_all(work.ranges, outcomes, refusal(Errno::SRCH)),
+            (Some(_), CallMethod::Nothing) => {
+                work.ranges.iter().zip(outcomes).for_each(|(range, outcome)| *outcome = Outcome::all(*range));
+            }
+            (Some(mut held), CallMethod::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
+                self.back_with_huge_pages(&mut held, work.ranges, outcomes);
+            }
+            (Some(mut held), CallMethod::Outside(Advice::PageOut)) => self.page_out(&mut held, work.ranges, outcomes),
+            (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
+            (Some(held), CallMethod::Migration) => {
+                self.migration.run(&held, work.action, work.ranges, outcomes, &self.interrupt);
+            }
+            (Some(mut held), CallMethod::Cgroup(how) | CallMethod::Limit(how)) => {
+                let Self { root, cached, swap, cgroups, .. } = self;
+                let mut readers = Readers { root, cached, swap };
+                let is_over = work.action.limit().map_or(Ok(false), |how| cgroups.has_its_least(held.pid, how));
+                let done = is_over.and_then(|is_over| match is_over {
+                    true => Ok(()),
+                    false => cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers),
+                });
+                if let Err(refusal) = done {
+                    refuse_all(work.ranges, outcomes, refusal);
+                }
+            }
+            (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
+        }
+        Ok(())
+    }
+
     /// Collapses blocks with enough present memory into huge pages. The rest is neither applied nor refused. The kernel
     /// refuses blocks in which this actuator has forbidden huge pages, so that they are allowed there first.
     fn back_with_huge_pages(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
@@ -322,50 +372,7 @@ impl Actuator for ProcessActuator {
         if self.is_dry {
             return DryRunActuator.apply(work, outcomes);
         }
-        let (began, cpu) = (Instant::now(), monitor_cpu_time());
-        if let Some(files) = self.files.as_mut().filter(|_| work.target == TargetId::PageCache) {
-            files.run(work, outcomes);
-            self.spent += began.elapsed();
-            self.cpu += monitor_cpu_time().saturating_sub(cpu);
-            return Ok(());
-        }
-        let method = CallMethod::of(work.action, work.inside)?;
-        if let (Some(owners), CallMethod::Outside(advice)) = (self.physical(work.target), method) {
-            self.advise_frames(&owners, advice, work.ranges, outcomes);
-            self.spent += began.elapsed();
-            self.cpu += monitor_cpu_time().saturating_sub(cpu);
-            return Ok(());
-        }
-        match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {
-            (None, _) => refuse_all(work.ranges, outcomes, refusal(Errno::SRCH)),
-            (Some(_), CallMethod::Nothing) => {
-                work.ranges.iter().zip(outcomes).for_each(|(range, outcome)| *outcome = Outcome::all(*range));
-            }
-            (Some(mut held), CallMethod::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
-                self.back_with_huge_pages(&mut held, work.ranges, outcomes);
-            }
-            (Some(mut held), CallMethod::Outside(Advice::PageOut)) => self.page_out(&mut held, work.ranges, outcomes),
-            (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
-            (Some(held), CallMethod::Migration) => {
-                self.migration.run(&held, work.action, work.ranges, outcomes, &self.interrupt);
-            }
-            (Some(mut held), CallMethod::Cgroup(how) | CallMethod::Limit(how)) => {
-                let Self { root, cached, swap, cgroups, .. } = self;
-                let mut readers = Readers { root, cached, swap };
-                let is_over = work.action.limit().map_or(Ok(false), |how| cgroups.has_its_least(held.pid, how));
-                let done = is_over.and_then(|is_over| match is_over {
-                    true => Ok(()),
-                    false => cgroups.run(&mut held, how, work.ranges, outcomes, &mut readers),
-                });
-                if let Err(refusal) = done {
-                    refuse_all(work.ranges, outcomes, refusal);
-                }
-            }
-            (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
-        }
-        self.spent += began.elapsed();
-        self.cpu += monitor_cpu_time().saturating_sub(cpu);
-        Ok(())
+        Ok(self.timed(|actuator| actuator.act(work, outcomes))?)
     }
 
     fn reclaim_cache(&mut self, action: Action, age: Duration, targets: &[TargetSnapshot], bytes: u64) -> u64 {
@@ -373,12 +380,9 @@ impl Actuator for ProcessActuator {
         if self.is_dry || self.interrupt.load(Ordering::Relaxed) {
             return 0;
         }
-        let (began, cpu) = (Instant::now(), monitor_cpu_time());
         let pids = targets.iter().filter_map(|target| target.id.pid());
-        let freed = self.cgroups.take_cache(pids, action.limit(), age, bytes, began - self.began);
-        self.spent += began.elapsed();
-        self.cpu += monitor_cpu_time().saturating_sub(cpu);
-        freed
+        let now = self.began.elapsed();
+        self.timed(|actuator| actuator.cgroups.take_cache(pids, action.limit(), age, bytes, now))
     }
 
     fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {

@@ -8,6 +8,7 @@ use isotherm_kernel::page_cache::{Dropped, FileReader, FileTable, OpenFile, has_
 use isotherm_kernel::pages::FlagTable;
 use rustix::io::Errno;
 
+use super::call_method::Row;
 use super::error::ActError;
 use super::refusal::refusal;
 
@@ -21,33 +22,10 @@ pub(super) struct FileCache {
 
 /// What an action does to files.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum FileCall {
     Drop,
     ReadIn,
     Count,
-}
-
-impl Way {
-    /// `None` if the action is one on memory of processes.
-    fn of(action: Action) -> Option<Self> {
-        match action {
-            Action::PageOut => Some(Self::Drop),
-            Action::WillNeed => Some(Self::ReadIn),
-            Action::Stat => Some(Self::Count),
-            Action::Cold
-            | Action::HugePage
-            | Action::NoHugePage
-            | Action::Collapse
-            | Action::MLock
-            | Action::MUnlock
-            | Action::Promote
-            | Action::Demote
-            | Action::MigrateHot(_)
-            | Action::MigrateCold(_)
-            | Action::Reclaim(_)
-            | Action::Limit(_) => None,
-        }
-    }
 }
 
 impl FileCache {
@@ -61,23 +39,23 @@ impl FileCache {
     /// # Errors
     /// If it is one on memory of processes, or if changed pages cannot be found.
     pub(super) fn check(&self, action: Action) -> Result<(), ActError> {
-        match Way::of(action).ok_or(ActError::NotOnFiles(action))? {
-            Way::Drop if self.flags.is_none() && !has_cachestat() => Err(ActError::DirtyUnknown(action)),
-            Way::Drop | Way::ReadIn | Way::Count => Ok(()),
+        match Row::of(action, false).on_files.ok_or(ActError::NotOnFiles(action))? {
+            FileCall::Drop if self.flags.is_none() && !has_cachestat() => Err(ActError::DirtyUnknown(action)),
+            FileCall::Drop | FileCall::ReadIn | FileCall::Count => Ok(()),
         }
     }
 
     /// Acts on files, and says what became of each range.
     pub(super) fn run(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) {
         for (range, outcome) in work.ranges.iter().zip(outcomes) {
-            match Way::of(work.action) {
-                Some(Way::Drop) => self.drop_clean(*range, outcome),
-                Some(Way::ReadIn) => self.each(*range, outcome, |file, bytes, outcome| {
+            match Row::of(work.action, false).on_files {
+                Some(FileCall::Drop) => self.drop_clean(*range, outcome),
+                Some(FileCall::ReadIn) => self.each(*range, outcome, |file, bytes, outcome| {
                     file.read_in(bytes)?;
                     outcome.applied += bytes.size();
                     Ok(())
                 }),
-                Some(Way::Count) => *outcome = Outcome::all(*range),
+                Some(FileCall::Count) => *outcome = Outcome::all(*range),
                 // The check at the start has refused it.
                 None => *outcome = Outcome::refused(*range, RefusalReason::Unsupported.into()),
             }

@@ -4,13 +4,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, BoxError, PAGE_SIZE};
+use isotherm_kernel::lru_gen;
 use isotherm_kernel::pages::{FlagTable, Flags};
 use rustix::io::Errno;
 
 use super::frames::{Frames, FramesError, Owner, add_page};
-
-/// Says whether the kernel has generations of pages in place of active and inactive ones, relative to `/`.
-const GENERATIONS: &str = "sys/kernel/mm/lru_gen/enabled";
 
 /// Finds the pages of a process or of files by their folios.
 #[derive(Debug)]
@@ -40,13 +38,11 @@ impl Folios {
     /// # Errors
     /// Says that it has generations instead.
     pub(super) fn have_active(&self) -> Result<(), BoxError> {
-        let enabled = std::fs::read_to_string(self.root.join(GENERATIONS)).unwrap_or_default();
-        let features = u32::from_str_radix(enabled.trim().trim_start_matches("0x"), 16).unwrap_or(0);
-        if features & 1 == 0 {
+        if !lru_gen::is_on(&self.root) {
             return Ok(());
         }
-        let what = format!("this kernel has generations of pages, and knows no active ones (/{GENERATIONS} is not 0)");
-        Err(format!("{what}: filter by young, or by age").into())
+        let what = "this kernel has generations of pages, and knows no active ones";
+        Err(format!("{what} (/{} is not 0): filter by young, or by age", lru_gen::ENABLED).into())
     }
 
     /// Appends to `found` the pages in memory in `ranges`, which are sorted and disjoint, of whose folio `is` holds.

@@ -5,13 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use isotherm_core::scheme::{Action, Actuator, Outcome, PageInspector, PageKind, Refusal, RefusalReason, Work};
-use isotherm_core::{AccessProbe, AddrRange, BoxError, Observation, PAGE_SIZE, Sample, TargetId, TargetSpace};
+use isotherm_core::{AccessProbe, AddrRange, BoxError, PAGE_SIZE, TargetId};
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::page_cache::CachedFiles;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 use isotherm_testing::or_skip;
 
 use super::inside::tests::target::{SIZE, Target};
+use super::tests::EverySecond;
 use super::{FrameOwners, ProcessActuator, ProcessInspector};
 
 fn apply(actuator: &mut ProcessActuator, target: TargetId, action: Action, ranges: &[AddrRange]) -> Vec<Outcome> {
@@ -147,32 +148,6 @@ fn frames_that_several_processes_map_or_that_have_gone_are_refused() {
     drop((one, other));
     let outcomes = apply(&mut actuator, TargetId::PhysicalMemory, Action::Cold, &ranges);
     assert_eq!(sum(&outcomes), (0, SIZE as u64));
-}
-
-/// Tells that every second page of a process was accessed.
-struct EverySecond;
-
-impl AccessProbe for EverySecond {
-    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
-        assert!(targets.iter().all(|target| target.id.pid().is_some()));
-        Ok(())
-    }
-
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Err("a look clears nothing".into())
-    }
-
-    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
-        for (sample, answer) in samples.iter().zip(answers) {
-            let is_even = (sample.addr / PAGE_SIZE).is_multiple_of(2);
-            *answer = if is_even { Observation::Idle } else { Observation::Accessed };
-        }
-        Ok(())
-    }
-
-    fn clears(&self) -> u64 {
-        0
-    }
 }
 
 #[test]

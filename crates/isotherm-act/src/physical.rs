@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE};
-use isotherm_kernel::Process;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
+use isotherm_kernel::{Process, process_ids};
 use rustix::io::Errno;
 
+use super::call_method::Row;
 use super::error::ActError;
 use super::frames::Frames;
 
@@ -103,9 +104,8 @@ impl Owners {
         self.processes.clear();
         self.places.clear();
         let own = std::process::id();
-        let proc = std::fs::read_dir(self.root.join("proc"));
-        let entries = proc.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids = process_ids(&self.root);
+        let pids = pids.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         for pid in pids.filter(|pid| *pid != own) {
             // Kernel threads have no memory, and those that refuse access are left alone.
             let Ok(process) = Process::open(pid) else { continue };
@@ -230,24 +230,13 @@ pub(super) fn joined(pages: &[OwnedPage]) -> Vec<(usize, AddrRange)> {
 /// # Errors
 /// If it is one that no process does to its pages, or if frames cannot be seen.
 pub(super) fn check(root: &Path, action: Action) -> Result<(), ActError> {
-    match action {
-        Action::Stat => Ok(()),
-        Action::Cold | Action::PageOut => {
-            Frames::open(root).map(drop).map_err(|source| ActError::Frames { action, source })
-        }
-        Action::WillNeed
-        | Action::HugePage
-        | Action::NoHugePage
-        | Action::Collapse
-        | Action::MLock
-        | Action::MUnlock
-        | Action::Promote
-        | Action::Demote
-        | Action::MigrateHot(_)
-        | Action::MigrateCold(_)
-        | Action::Reclaim(_)
-        | Action::Limit(_) => Err(ActError::NotOnFrames(action)),
+    if !Row::of(action, false).on_frames {
+        return Err(ActError::NotOnFrames(action));
     }
+    if !action.changes_memory() {
+        return Ok(());
+    }
+    Frames::open(root).map(drop).map_err(|source| ActError::Frames { action, source })
 }
 
 #[cfg(test)]

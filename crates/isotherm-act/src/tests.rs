@@ -122,11 +122,12 @@ fn anonymous_memory_without_swap_is_refused_for_this_reason() {
     assert!(!actuator.can_free(&isotherm_core::Mapping::anonymous(target.memory)));
 }
 
-/// Tells that every second page was accessed.
-struct EverySecond;
+/// Tells that every second page of a process was accessed.
+pub(super) struct EverySecond;
 
 impl AccessProbe for EverySecond {
-    fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
+    fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
+        assert!(targets.iter().all(|target| target.id.pid().is_some()));
         Ok(())
     }
 

@@ -43,7 +43,7 @@ pub trait AccessProbe {
     }
 
     /// Whether the probe can clear and read single pages between surveys; true by default. If not, it has a survey, and
-    /// every sample is unobservable.
+    /// every sample is unobservable, as the defaults of [`clear`](Self::clear) and [`read`](Self::read) have it.
     fn has_samples(&self) -> bool {
         true
     }
@@ -65,19 +65,27 @@ pub trait AccessProbe {
         Ok(())
     }
 
-    /// Marks the page of each sample as not accessed, so that a later access can be seen.
+    /// Marks the page of each sample as not accessed, so that a later access can be seen. The default does nothing: it
+    /// is for a probe that clears no samples.
     ///
     /// # Errors
     /// Fails only if the run cannot continue. A page that cannot be cleared is [`Observation::Unobservable`] at the
     /// next read.
-    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError>;
+    fn clear(&mut self, samples: &[Sample]) -> Result<(), BoxError> {
+        let _ = samples;
+        Ok(())
+    }
 
     /// Stores in `answers` for each sample whether its page was accessed since the last call of `clear`. Both
-    /// slices have the same length.
+    /// slices have the same length. By default, every sample is unobservable.
     ///
     /// # Errors
     /// Fails only if the run cannot continue.
-    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError>;
+    fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
+        let _ = samples;
+        answers.fill(Observation::Unobservable);
+        Ok(())
+    }
 
     /// How many pages the probe has cleared since it was made. Clearing is the part of its work that slows the
     /// target down.

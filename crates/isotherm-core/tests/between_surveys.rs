@@ -51,10 +51,6 @@ impl AccessProbe for Memory {
         Ok(())
     }
 
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         self.sampled.extend(samples.iter().map(|sample| sample.addr));
         for (sample, answer) in samples.iter().zip(answers) {

@@ -14,7 +14,7 @@ use isotherm_core::survey::{
 };
 use isotherm_core::{
     AccessProbe, Activity, AddrRange, AddressSpace, AtRest, Attributes, BoxError, Layout, Mapping, Monitor, Next,
-    Observation, PAGE_SIZE, PageLook, PageProbe, PanelSnapshot, Sample, Sink, Snapshot, TargetId, TargetSpace,
+    PAGE_SIZE, PageLook, PageProbe, PanelSnapshot, Sample, Sink, Snapshot, TargetId, TargetSpace,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -101,15 +101,6 @@ impl AddressSpace for Crowd {
 
 impl AccessProbe for Crowd {
     fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn read(&mut self, _: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
-        answers.fill(Observation::Unobservable);
         Ok(())
     }
 

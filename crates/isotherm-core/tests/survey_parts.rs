@@ -54,10 +54,6 @@ impl AccessProbe for Memory {
         Ok(())
     }
 
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
     fn read(&mut self, _: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         answers.fill(Observation::Accessed);
         Ok(())

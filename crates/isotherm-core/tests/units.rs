@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::units::{
-    bounded, bytes, count, duration, nanoseconds, parse_address, parse_address_range, parse_bytes, parse_count,
-    parse_count_range, parse_decimal, parse_duration, parse_duration_or, parse_share, parse_share_of, parse_time_range,
-    percent, setting,
+    bounded, bytes, count, counted, duration, nanoseconds, parse_address, parse_address_range, parse_bytes,
+    parse_count, parse_count_range, parse_decimal, parse_duration, parse_duration_or, parse_share, parse_share_of,
+    parse_time_range, percent, setting,
 };
 use proptest::prelude::*;
 
@@ -190,6 +190,7 @@ fn measured_times_have_the_unit_a_reader_expects() {
 
 #[test]
 fn counts_and_measured_shares() {
+    assert_eq!([0, 1, 12_345].map(|n| counted(n, "page")), ["0 pages", "1 page", "12,345 pages"]);
     assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
     assert_eq!(
         [0.0, 0.003, 0.0994, 0.0996, 0.42, 1.0].map(percent),

@@ -86,7 +86,7 @@ pub use elsewhere::Elsewhere;
 pub use gauges::{GaugeError, SystemGauges};
 pub use host::{Host, in_another_user_namespace, monitor_cpu_time, now_since_boot, unix_ns};
 pub use housekeeping::{HousekeepingError, housekeeping_cpus};
-pub use listing::inner_pid;
+pub use listing::{inner_pid, process_ids};
 pub use maps::{CodeMapping, MappingNames, MappingUse, read_code_mappings, read_mapping_uses, read_mappings};
 pub use member::Member;
 pub use names::{command_line, has_arguments, memory_id, process_name, stat_field};

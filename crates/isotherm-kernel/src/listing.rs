@@ -11,11 +11,12 @@ pub(crate) const ROOT: &str = "/";
 /// The number of the field of `stat` with the ID of the parent.
 const PARENT: usize = 4;
 
-/// The IDs of all processes of the machine. It opens none of them, which would take ten times as long.
+/// The IDs of all processes of the machine, with kernel threads. It opens none of them, which would take ten times as
+/// long. `root` stands for `/`.
 ///
 /// # Errors
-/// If the directory cannot be opened.
-pub(crate) fn process_ids(root: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
+/// If `/proc` cannot be opened.
+pub fn process_ids(root: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
     let entries = std::fs::read_dir(root.join("proc"))?.flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }

@@ -53,15 +53,6 @@ impl AccessProbe for FilesProbe {
         false
     }
 
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn read(&mut self, _: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
-        answers.fill(Observation::Unobservable);
-        Ok(())
-    }
-
     fn clears(&self) -> u64 {
         self.idle.as_ref().map_or(0, AccessProbe::clears)
     }
@@ -124,10 +115,6 @@ pub struct NoLook;
 
 impl AccessProbe for NoLook {
     fn update(&mut self, _: &[TargetSpace]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
         Ok(())
     }
 

@@ -109,7 +109,7 @@ pub use source::{
     Accumulator, Detail, Events, Piece, Seen, SelectedTarget, Selection, Share, Source, Takes, Visit, pieces, walk,
 };
 pub use summary::SummarySort;
-pub use text::{Colour, Terminal, part_in, width, wrap};
+pub use text::{Colour, Terminal, net_freed, part_in, width, wrap};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -13,7 +13,6 @@ pub fn run(options: &cli::Cut) -> Result<ExitCode> {
     let recording = Recording::open_within(&options.recording, options.reading.max_memory)?;
     let wanted = isotherm_record::Cut { time: options.time.clone(), targets: options.target.iter().copied().collect() };
     let snapshots = isotherm_record::cut(&recording, &wanted, &options.output)?;
-    let word = if snapshots == 1 { "snapshot" } else { "snapshots" };
-    tell(format_args!("isotherm: {} {word} in {}", units::count(snapshots), options.output.display()));
+    tell(format_args!("isotherm: {} in {}", units::counted(snapshots, "snapshot"), options.output.display()));
     Ok(ExitCode::SUCCESS)
 }

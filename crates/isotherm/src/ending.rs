@@ -157,11 +157,10 @@ impl Ending {
 
     /// The lines. The run lasted for `lasted`, and its recording of `bytes` bytes is at `path`.
     pub fn lines(&self, lasted: Duration, snapshots: u64, path: &Path, bytes: u64) -> [String; 3] {
-        let plural = if snapshots == 1 { "" } else { "s" };
         let time = format!(
-            "{}, {} snapshot{plural}, {} in {}",
+            "{}, {}, {} in {}",
             units::duration(lasted),
-            units::count(snapshots),
+            units::counted(snapshots, "snapshot"),
             units::bytes(bytes),
             path.display()
         );

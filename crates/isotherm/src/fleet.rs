@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use isotherm_agent::fleet::{container_names, history_sources};
-use isotherm_core::{chain, sanitise, units};
+use isotherm_core::units::{self, counted};
+use isotherm_core::{chain, sanitise};
 use isotherm_fleet::{Dataset, Fleet, Source, VIEWS, Written};
 use isotherm_output::standard_output;
 
@@ -81,11 +82,6 @@ fn write(paths: &[PathBuf], to: &Path, group: &str, quiet: bool) -> Result<ExitC
         say(&written, to)?;
     }
     Ok(if written.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// A number of things.
-fn counted(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", units::count(number), if number == 1 { "" } else { "s" })
 }
 
 fn say(written: &Written, to: &Path) -> Result<()> {

@@ -16,9 +16,7 @@ pub fn run(options: &cli::Merge) -> Result<ExitCode> {
     for (path, why) in incomplete {
         tell(format_args!("isotherm: not all of {} was merged: {why}", path.display()));
     }
-    let counted =
-        |count: u64, what: &str| format!("{} {what}{}", units::count(count), if count == 1 { "" } else { "s" });
-    let (snapshots, targets) = (counted(snapshots, "snapshot"), counted(targets, "target"));
+    let (snapshots, targets) = (units::counted(snapshots, "snapshot"), units::counted(targets, "target"));
     tell(format_args!("isotherm: {snapshots} of {targets} in {}", options.output.display()));
     Ok(ExitCode::SUCCESS)
 }

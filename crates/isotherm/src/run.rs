@@ -7,6 +7,7 @@ use anyhow::Result;
 use isotherm_core::scheme::{Action, Report};
 use isotherm_core::units;
 use isotherm_record::Activity;
+use isotherm_report::net_freed;
 use isotherm_run::{Command, Control, Event, Events, Need, Prepared, SchemeSource, Summary};
 use signal_hook::consts::SIGHUP;
 use signal_hook::low_level::siginfo::Cause;
@@ -85,13 +86,11 @@ fn report(summary: &Summary, last: Option<&Activity>, not_seen: &NotSeen, dry_ru
         tell(format_args!("  {}", line(report)));
     }
     if let Some(faults) = last.and_then(|activity| activity.major_faults) {
-        let plural = if faults == 1 { "" } else { "s" };
-        tell(format_args!("  {} major fault{plural} of the targets meanwhile", units::count(faults)));
+        tell(format_args!("  {} of the targets meanwhile", units::counted(faults, "major fault")));
     }
-    let net = last.and_then(|activity| activity.compressed_growth.zip(activity.net_freed()));
-    if let Some((grown, net)) = net.filter(|(grown, net)| grown.cast_signed() + net > 0) {
-        let (sign, net) = (if net < 0 { "-" } else { "" }, units::bytes(net.unsigned_abs()));
-        tell(format_args!("  {} more in compressed swap; {sign}{net} freed net", units::bytes(grown)));
+    let grown = |activity: &Activity| activity.compressed_growth.map(u64::cast_signed);
+    if let Some(text) = last.and_then(|activity| net_freed(grown(activity), activity.net_freed())) {
+        tell(format_args!("  {text}"));
     }
     // Schemes act on nothing that surveys do not know.
     tell(format_args!("  {}", not_seen.line(NOT_BY_PAGE)));

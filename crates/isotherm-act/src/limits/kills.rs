@@ -57,7 +57,7 @@ fn limit_without_end() {
     let mut random = Pcg32::seed_from_u64(u64::from(std::process::id()));
     println!("begins");
     loop {
-        let mut runs = [LimitFile::High, LimitFile::Low].map(|file| CgroupLimits::below(&root, file));
+        let mut runs = [LimitFile::High, LimitFile::Low].map(|file| CgroupLimits::new(&root, file));
         for limits in &mut runs {
             for _ in 0..random.random_range(1..6) {
                 let current = random.random_range(60..140) * MIB;

@@ -106,11 +106,6 @@ impl<F: CgroupFiles> Limited<F> {
 }
 
 impl CgroupLimits {
-    /// No limits yet. `root` stands for `/`.
-    pub(super) fn new(root: &Path, file: LimitFile) -> Self {
-        Self::below(root, file)
-    }
-
     /// Sets the limits that schemes want for the cgroups of their targets. What is limited and is not wanted any more
     /// becomes what it was.
     pub(super) fn set(&mut self, cgroups: &SelectedCgroups, processes: &ProcessTable, wanted: &[WantedLimits<'_>]) {
@@ -142,7 +137,8 @@ impl CgroupLimits {
 }
 
 impl<F: CgroupFiles> CgroupLimits<F> {
-    fn below(root: &Path, file: LimitFile) -> Self {
+    /// No limits yet. `root` stands for `/`.
+    pub(super) fn new(root: &Path, file: LimitFile) -> Self {
         Self {
             file,
             root: root.into(),

@@ -393,7 +393,7 @@ fn a_raise_that_fails_is_told_with_the_reason_and_stays_for_the_next_start() {
         let directory = CgroupDirectory::open(&root.path().join("cg/a")).unwrap();
         CgroupMemory::with_files("/a", Refusing(directory, Arc::clone(&refuses)))
     };
-    let mut limits = CgroupLimits::below(root.path(), LimitFile::High);
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
     limits.set_each(vec![wanted(cgroup())]);
     limits.said();
     refuses.store(true, Ordering::Relaxed);

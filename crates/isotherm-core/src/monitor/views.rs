@@ -77,10 +77,6 @@ mod tests {
             Ok(())
         }
 
-        fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-            Ok(())
-        }
-
         fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
             assert!(samples.is_sorted_by_key(|sample| sample.addr));
             for (sample, answer) in samples.iter().zip(answers) {

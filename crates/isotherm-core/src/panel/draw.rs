@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Panel;
 use super::kin::Kin;
 use super::member::{Member, Tick};
 use super::places::{Part, Places};
-use super::{FIRST, Panel, most_of};
+use super::size::{FIRST, most_of};
 use crate::survey::{BLOCK_SIZE, PageHistory};
 use crate::views::OtherViews;
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};

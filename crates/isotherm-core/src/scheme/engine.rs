@@ -8,23 +8,23 @@ use crate::rate::sampling_interval;
 use crate::tiering::{Patience, REPAID, Waiting};
 use crate::{AddrRange, BoxError, PAGE_SIZE, Sink, Snapshot, TargetId};
 
+use super::active::ActiveScheme;
 use super::application::{Batch, SchemeApplication};
-use super::backoff::{Backoff, Rejections};
-use super::budget::{QuotaLimits, QuotaUse, missing};
-use super::candidates::{Candidate, Cursor, Seen, collect, sort_by_priority};
-use super::cgroup_limit::{InUse, LIMITS_EVERY};
+use super::backoff::Backoff;
+use super::budget::{QuotaLimits, missing};
+use super::candidates::{Candidate, Seen, collect, sort_by_priority};
+use super::cgroup_limit::LIMITS_EVERY;
 use super::effective::{Effective, effective_filters};
 use super::history::ActionHistory;
 use super::limits::{Limiter, Limits, TakenOut};
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
-use super::returned::{CameBack, WithReturns};
+use super::returned::WithReturns;
 use super::slowdown::Judgement;
-use super::victims::{Tally, Victims, window};
-use super::watermarks::WatermarkState;
+use super::victims::{Tally, window};
 use super::{
-    Actuator, Application, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report,
-    Returns, Scheme, Statistics, Wake, WantedLimits,
+    Actuator, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns, Scheme,
+    Wake, WantedLimits,
 };
 
 /// A scheme needs something that is not possible here.
@@ -70,107 +70,6 @@ pub struct Schemes<A, I, G> {
     facts: Vec<Option<ProcessFacts>>,
     batch: Batch,
     taken: Vec<(TargetId, AddrRange, u64)>,
-}
-
-/// A scheme that takes idle pages is applied this often between two surveys, at least.
-const BETWEEN_SURVEYS: Duration = Duration::from_secs(1);
-
-/// A scheme in force, and what it has done.
-struct ActiveScheme {
-    scheme: Scheme,
-    /// The index of the scheme whose quota it shares.
-    owner: Option<usize>,
-    /// The indices of the schemes for whose memory it makes room.
-    makes_room_for: Vec<usize>,
-    /// The hot memory that its last application had to leave for want of room.
-    waiting: Waiting,
-    watermarks: WatermarkState,
-    budget: QuotaUse,
-    cursor: Cursor,
-    applied_at: Option<Duration>,
-    victims: Victims,
-    /// What has come back recently of the memory that it freed.
-    returned: CameBack,
-    /// When memory was found where the scheme would move it to.
-    in_place: ActionHistory,
-    /// When memory was checked once more: hot memory that was not accessed again, and cold memory that was.
-    not_again: ActionHistory,
-    /// What its filters have rejected.
-    rejections: Rejections,
-    /// How much memory its targets use, if it sets limits of cgroups.
-    in_use: InUse,
-    /// Whether too much of the memory that it freed came back recently.
-    returning: bool,
-    report: Report,
-}
-
-impl ActiveScheme {
-    fn new(scheme: Scheme) -> Self {
-        let report = Report {
-            name: scheme.name.clone(),
-            action: scheme.action.into(),
-            awake: true,
-            quota: None,
-            goal_score: None,
-            quota_share: None,
-            total: Statistics::default(),
-            last: Application::default(),
-        };
-        let budget = QuotaUse::new(&scheme.quota);
-        Self {
-            scheme,
-            owner: None,
-            makes_room_for: Vec::new(),
-            waiting: Waiting::default(),
-            watermarks: WatermarkState::NEW,
-            budget,
-            cursor: None,
-            applied_at: None,
-            victims: Victims::default(),
-            returned: CameBack::default(),
-            in_place: ActionHistory::default(),
-            not_again: ActionHistory::default(),
-            rejections: Rejections::default(),
-            in_use: InUse::default(),
-            returning: false,
-            report,
-        }
-    }
-
-    /// Puts another scheme of the same name in its place. The report continues, and so does the use of the quota in
-    /// this period.
-    fn replace(&mut self, scheme: Scheme) {
-        if scheme.quota != self.scheme.quota {
-            self.budget.replace(&scheme.quota);
-        }
-        if scheme.watermarks != self.scheme.watermarks {
-            self.watermarks = WatermarkState::NEW;
-        }
-        if scheme.action != self.scheme.action {
-            self.in_place = ActionHistory::default();
-            self.not_again = ActionHistory::default();
-        }
-        if scheme.filters != self.scheme.filters {
-            self.rejections = Rejections::default();
-        }
-        self.report.action = scheme.action.into();
-        self.scheme = scheme;
-    }
-
-    /// Whether the apply interval has passed. Half an aggregation is added, since snapshots come at a distance of one.
-    ///
-    /// Between two surveys, the same pages are idle. So a scheme that takes idle pages is applied after each survey,
-    /// and in between once a second or as often as its quota begins anew.
-    fn is_due(&self, snapshot: &Snapshot) -> bool {
-        let surveyed = snapshot.histories.iter().map(|(_, history)| history.time()).max();
-        let takes_idle_pages = self.scheme.action.takes_away() && !self.scheme.unobserved;
-        let between = surveyed.filter(|_| takes_idle_pages).is_some_and(|surveyed| self.applied_at > Some(surveyed));
-        let by_itself = between.then(|| BETWEEN_SURVEYS.min(self.scheme.quota.period()));
-        let (Some(last), Some(interval)) = (self.applied_at, self.scheme.apply_interval.or(by_itself)) else {
-            return true;
-        };
-        snapshot.time + snapshot.aggregation / 2 >= last.saturating_add(interval)
-    }
 }
 
 impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {

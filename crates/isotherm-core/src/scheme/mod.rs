@@ -18,6 +18,7 @@
 //! - The same snapshots and the same answers give the same actions.
 
 mod action;
+mod active;
 mod actuator;
 mod application;
 mod backoff;

@@ -122,6 +122,11 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// A number of things, whose name gets an s unless there is one: `12,345 regions`.
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 /// The value with one decimal, unless that is zero or there are three digits before it.
 fn with_unit(value: f64, unit: &str) -> String {
     let text = if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") };

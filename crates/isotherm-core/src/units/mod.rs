@@ -24,7 +24,9 @@ mod parse;
 mod ranges;
 pub mod setting;
 
-pub use format::{bounded, bounds, bytes, count, duration, hertz, nanoseconds, percent, table_bytes, table_hertz};
+pub use format::{
+    bounded, bounds, bytes, count, counted, duration, hertz, nanoseconds, percent, table_bytes, table_hertz,
+};
 pub use parse::{
     A_COUNT, A_FREQUENCY, A_SHARE, A_SIZE, A_TIME, QuantityError, parse_address, parse_bytes, parse_count,
     parse_decimal, parse_duration, parse_duration_or, parse_hertz, parse_share, parse_share_of,

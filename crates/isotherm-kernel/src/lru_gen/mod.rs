@@ -27,9 +27,13 @@ use thiserror::Error;
 
 pub use generations::{Memcg, NodeGenerations, memcg_of};
 
-/// The components of the multi-generational LRU that are needed, as bits of `/sys/kernel/mm/lru_gen/enabled`: the main
-/// switch, and clearing accessed bits in batches, which is done by walking page tables.
-const NEEDED: u32 = 0x1 | 0x2;
+/// The file that says which components are on, as bits. It is relative to `/`.
+pub const ENABLED: &str = "sys/kernel/mm/lru_gen/enabled";
+
+/// The components that are needed: the main switch, and clearing accessed bits in batches, which is done by walking
+/// page tables.
+const MAIN: u32 = 0x1;
+const NEEDED: u32 = MAIN | 0x2;
 
 /// The inode number of the first cgroup namespace. The kernel names cgroups as that namespace does.
 const FIRST_CGROUP_NAMESPACE: &str = "cgroup:[4026531835]";
@@ -112,6 +116,25 @@ pub enum LruGenError {
     },
 }
 
+/// Whether the kernel keeps generations of pages, in place of active and inactive ones. `root` stands for `/`.
+pub fn is_on(root: &Path) -> bool {
+    components(root).is_ok_and(|(_, bits)| bits & MAIN != 0)
+}
+
+/// What [`ENABLED`] says, and the bits of the components that are on.
+fn components(root: &Path) -> Result<(String, u32), LruGenError> {
+    let path = root.join(ENABLED);
+    let value = match fs::read_to_string(&path) {
+        Ok(text) => text.trim().to_owned(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(LruGenError::Missing { path }),
+        Err(source) => return Err(LruGenError::Read { path, source }),
+    };
+    match u32::from_str_radix(value.strip_prefix("0x").unwrap_or(&value), 16) {
+        Ok(bits) => Ok((value, bits)),
+        Err(_) => Err(LruGenError::Format { path, line: value }),
+    }
+}
+
 /// The multi-generational LRU of the kernel.
 #[derive(Clone, Debug)]
 pub struct LruGen {
@@ -126,19 +149,11 @@ impl LruGen {
     #[allow(clippy::disallowed_methods, reason = "opens /sys/kernel/debug/lru_gen")]
     pub fn open(root: &Path) -> Result<Self, LruGenError> {
         let lru_gen = Self { root: root.into() };
-        let directory = root.join("sys/kernel/mm/lru_gen");
-        let path = directory.join("enabled");
-        let value = match fs::read_to_string(&path) {
-            Ok(text) => text.trim().to_owned(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(LruGenError::Missing { path }),
-            Err(source) => return Err(LruGenError::Read { path, source }),
-        };
-        let digits = value.strip_prefix("0x").unwrap_or(&value);
-        let Ok(bits) = u32::from_str_radix(digits, 16) else { return Err(LruGenError::Format { path, line: value }) };
+        let (value, bits) = components(root)?;
         if bits & NEEDED != NEEDED {
-            return Err(LruGenError::Off { path, value });
+            return Err(LruGenError::Off { path: root.join(ENABLED), value });
         }
-        let path = directory.join("min_ttl_ms");
+        let path = root.join("sys/kernel/mm/lru_gen/min_ttl_ms");
         // A kernel without the file protects nothing.
         let min_ttl_ms = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         if min_ttl_ms > 0 {

@@ -61,11 +61,6 @@ impl AccessProbe for IdleLook {
         Ok(())
     }
 
-    /// Without effect: the probe marks pages.
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
     fn read(&mut self, samples: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
         // A page that is not present is idle.
         answers.fill(Observation::Idle);

@@ -32,7 +32,7 @@ use crate::bpf::BpfError;
 use crate::idle::IdleError;
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::pages::{RamError, TableError};
-use isotherm_kernel::{Glob, Part, PatternError, Selection};
+use isotherm_kernel::{Glob, Part, PatternError, Selection, TargetError};
 
 /// Whose memory is scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,22 +145,9 @@ pub enum ScanError {
     /// A given process cannot be scanned.
     #[error("{0}")]
     NoProcess(String),
-    /// No process belongs to the selection.
-    #[error("no process matches: {selection} ({advice})")]
-    NoneSelected {
-        /// What was asked for.
-        selection: String,
-        /// What to do.
-        advice: String,
-    },
-    /// Nothing of the processes belongs to the part that is asked for.
-    #[error("nothing is mapped that matches: {part}, in {selection} (/proc/PID/maps lists the mappings)")]
-    NothingMapped {
-        /// The part that was asked for.
-        part: String,
-        /// The processes that were asked for.
-        selection: String,
-    },
+    /// No process, or nothing of the processes, is what was asked for.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// More processes belong to the selection than may.
     #[error("{count} processes match, and at most {most} are scanned: {selection} (ask for fewer)")]
     TooMany {

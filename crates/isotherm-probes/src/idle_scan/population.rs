@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::{ProcessScope, ScanError, Scope, tops};
 use isotherm_kernel::cgroup::Hierarchy;
 use isotherm_kernel::{
-    MappingNames, Part, Selection, command_line, inner_pid, memory_id, read_mappings, resident, since_boot,
+    MappingNames, Part, Selection, TargetError, command_line, inner_pid, memory_id, read_mappings, resident, since_boot,
 };
 
 /// A process at the time when it was listed.
@@ -89,10 +89,8 @@ impl Population {
             return Err(ScanError::TooMany { selection: selection.to_string(), count, most: selection.most });
         }
         if selection.is_open() && !waits && self.selected(selection)?.is_empty() {
-            return Err(ScanError::NoneSelected {
-                selection: selection.to_string(),
-                advice: selection.advice(&self.root),
-            });
+            let (selection, advice) = (selection.to_string(), selection.advice(&self.root));
+            return Err(TargetError::NoneSelected { selection, advice }.into());
         }
         for pid in selection.named_pids() {
             let refused = |why: &str| Err(ScanError::NoProcess(format!("process {pid} {why}")));
@@ -119,7 +117,7 @@ impl Population {
             }
         }
         if !part.is_whole() && !waits && self.members(scope, &mut Vec::new())?.is_empty() {
-            return Err(ScanError::NothingMapped { part: part.to_string(), selection: selection.to_string() });
+            return Err(TargetError::NothingMapped { part: part.to_string(), selection: selection.to_string() }.into());
         }
         Ok(())
     }

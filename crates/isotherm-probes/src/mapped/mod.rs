@@ -28,7 +28,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::survey::{BlockPages, ClearPages, Survey};
-use isotherm_core::{AccessProbe, BoxError, Observation, Sample, TargetSpace};
+use isotherm_core::{AccessProbe, BoxError, TargetSpace};
 use thiserror::Error;
 
 use crate::bpf::{BpfError, BpfProbe, SharedLimits, SharedMemory};
@@ -149,15 +149,6 @@ impl AccessProbe for MappedProbe {
 
     fn has_samples(&self) -> bool {
         false
-    }
-
-    fn clear(&mut self, _: &[Sample]) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn read(&mut self, _: &[Sample], answers: &mut [Observation]) -> Result<(), BoxError> {
-        answers.fill(Observation::Unobservable);
-        Ok(())
     }
 
     fn clears(&self) -> u64 {

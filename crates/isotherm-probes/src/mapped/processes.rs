@@ -1,14 +1,14 @@
 //! The address spaces of all processes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{Layout, Mapping, TargetId, TargetSpace};
-use isotherm_kernel::{MappingNames, memory_id, read_mappings};
+use isotherm_kernel::{MappingNames, memory_id, process_ids, read_mappings};
 use rustix::io::Errno;
 
 use super::MappedError;
@@ -38,9 +38,7 @@ impl ProcessList {
         let unreadable = |source| MappedError::Processes { path: self.proc.clone(), source };
         let mut before = std::mem::take(&mut self.known);
         let mut refused = 0;
-        for entry in fs::read_dir(&self.proc).map_err(unreadable)? {
-            let name = entry.map_err(unreadable)?.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        for pid in process_ids(&self.root).map_err(unreadable)? {
             let before = before.remove(&pid);
             let mut read = |id: u32| {
                 let maps = File::open(self.proc.join(id.to_string()).join("maps"))?;
@@ -81,6 +79,8 @@ impl ProcessList {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

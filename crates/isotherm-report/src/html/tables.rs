@@ -287,7 +287,7 @@ pub(crate) fn schemes(s: &Schemes) -> String {
         <th title=\"time that actions took\">took</th><th title=\"share of the time\">awake</th>";
     let faults = s.major_faults.map(|faults| format!("<p>{} major faults of the targets</p>\n", units::count(faults)));
     let table = format!("<table class=\"figures\"><thead><tr>{HEADS}</tr></thead>\n<tbody>\n");
-    let net = net_freed(s).map(|text| format!("<p>{text}</p>\n"));
+    let net = net_freed(s.compressed_growth_bytes, s.net_freed_bytes).map(|text| format!("<p>{text}</p>\n"));
     let mut out = faults.unwrap_or_default() + &net.unwrap_or_default() + &table;
     for scheme in s.schemes.iter().take(SCHEMES) {
         let total = &scheme.total;

@@ -27,7 +27,8 @@ use crate::escape::sanitise;
 pub(crate) use heatmap::{heatmap, plan};
 pub(crate) use overhead::{cpu, cpu_over_windows, overhead};
 pub(crate) use regions::RegionsText;
-pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, net_freed, returned_share, schemes};
+pub use schemes::net_freed;
+pub(crate) use schemes::{bytes_ticks, facts as scheme_facts, returned_share, schemes};
 pub(crate) use summary::summary;
 pub(crate) use wss::{notes as wss_notes, time_of, wss};
 

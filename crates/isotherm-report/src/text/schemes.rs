@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use isotherm_core::units;
+use isotherm_core::units::{self, counted};
 
 use super::chart::Chart;
 use super::table::{Cell, Column, table};
@@ -18,19 +18,17 @@ const CHARTS: usize = 8;
 /// Writes a table of the schemes, facts about each, and charts over time.
 pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<()> {
     let (from, to) = s.time();
-    let plural = if s.schemes.len() == 1 { "" } else { "s" };
-    let head = format!("{} scheme{plural} in {}", units::count(s.schemes.len() as u64), units::duration(to - from));
+    let head = format!("{} in {}", counted(s.schemes.len() as u64, "scheme"), units::duration(to - from));
     writeln!(out, "{}", terminal.bold(&wrap(&head, terminal.width(), 0)))?;
     if let Some(why) = &s.cut_short {
         writeln!(out, "{}", wrap(&format!("! {why}"), terminal.width(), 2))?;
     }
     if let Some(faults) = s.major_faults {
-        let plural = if faults == 1 { "" } else { "s" };
-        let text =
-            format!("{} major fault{plural} of the targets: pages read from a disk or swap", units::count(faults));
+        let faults = counted(faults, "major fault");
+        let text = format!("{faults} of the targets: pages read from a disk or swap");
         writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
     }
-    if let Some(text) = net_freed(s) {
+    if let Some(text) = net_freed(s.compressed_growth_bytes, s.net_freed_bytes) {
         writeln!(out, "{}", wrap(&text, terminal.width(), 0))?;
     }
     writeln!(out)?;
@@ -47,10 +45,10 @@ pub(crate) fn schemes(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> 
     charts(out, terminal, s)
 }
 
-/// The freed bytes, those by which compressed swap has grown, and the difference. `None` without compressed swap, or if
-/// nothing was freed.
-pub(crate) fn net_freed(s: &Schemes) -> Option<String> {
-    let (grown, net) = (s.compressed_growth_bytes?, s.net_freed_bytes?);
+/// The freed bytes, those by which compressed swap has `grown`, and the difference, which is `net`. `None` without
+/// compressed swap, or if nothing was freed.
+pub fn net_freed(grown: Option<i64>, net: Option<i64>) -> Option<String> {
+    let (grown, net) = (grown?, net?);
     let freed = net.saturating_add(grown);
     (freed > 0).then(|| {
         format!(
@@ -318,8 +316,4 @@ fn charts(out: &mut dyn Write, terminal: &Terminal, s: &Schemes) -> io::Result<(
 /// Ticks for sizes.
 pub(crate) fn bytes_ticks(top: f64, most: usize) -> Vec<(f64, String)> {
     ticks::bytes(top as u64, most).into_iter().map(|(value, label)| (value as f64, label)).collect()
-}
-
-fn counted(n: u64, what: &str) -> String {
-    format!("{} {what}{}", units::count(n), if n == 1 { "" } else { "s" })
 }

@@ -216,14 +216,13 @@ fn headline(app: &App, status: &SchemeStatus<'_>) -> String {
         Some(acted) => {
             let sum = |of: fn(&ActedRegion) -> u64| acted.regions.iter().map(of).fold(0, u64::saturating_add);
             let bytes = of_asked(sum(|region| region.applied), sum(|region| region.range.size()));
-            let regions = acted.regions.len();
-            let plural = if regions == 1 { "" } else { "s" };
+            let regions = units::counted(acted.regions.len() as u64, "region");
             let now = app.model().schemes.newest().map_or(app.model().now, |newest| newest.time);
             let ago = now.saturating_sub(acted.time).as_secs();
             let ago =
                 if ago > 0 { format!(", {} ago", units::duration(Duration::from_secs(ago))) } else { String::new() };
             let at = units::duration(Duration::from_millis(acted.time.as_millis() as u64 / 100 * 100));
-            format!("{} last at {at}{ago}: {} region{plural}, {bytes}", report.name, units::count(regions as u64))
+            format!("{} last at {at}{ago}: {regions}, {bytes}", report.name)
         }
         None if report.total.applications > 0 => format!("{} has found nothing to act on", report.name),
         None => format!("{} was not applied yet", report.name),
