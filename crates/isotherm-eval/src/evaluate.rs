@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use isotherm_kernel::unix_ns;
-use isotherm_run::ProbeChoice;
 
 use crate::configuration::Role;
-use crate::needs::{Abilities, missing};
+use crate::needs::{Abilities, missing, probe};
+use crate::progress::time_left;
 use crate::run::{Files, Runner};
 use crate::settings::Settings;
 use crate::{Configuration, EvalError, LeftOut, Machine, MayChange, Progress, Results, Run, Session, Suite, Workload};
@@ -159,8 +159,7 @@ fn plan<'a>(
     schemes: &[(Configuration, String, String)],
 ) -> Result<(Vec<Planned<'a>>, Vec<LeftOut>), EvalError> {
     let wanted = configurations(evaluation);
-    let named = evaluation.options.iter().skip_while(|option| *option != "--probe").nth(1);
-    let probe = named.and_then(|name| ProbeChoice::named(name)).unwrap_or_default();
+    let probe = probe(&evaluation.options);
     let abilities = Abilities::find(machine, evaluation.may_change, probe, &wanted, |configuration| {
         let (_, name, text) = schemes.iter().find(|(of, ..)| *of == configuration)?;
         isotherm_scheme::parse(name, text).ok()
@@ -227,7 +226,7 @@ impl Course<'_> {
         if let Some(script) = self.evaluation.suite.prepare.as_deref().filter(|_| all > 0) {
             (self.tell)(Progress::Preparing(&self.evaluation.suite.name));
             let work = self.results.work(&self.evaluation.suite.name, "all");
-            self.runner.shell(script, &work, &format!("the preparation of {}", self.evaluation.suite.name))?;
+            self.runner.shell(script, &work, None, &format!("the preparation of {}", self.evaluation.suite.name))?;
         }
         while !left.is_empty() {
             let (nth, open) = left.remove(0);
@@ -240,22 +239,17 @@ impl Course<'_> {
                     Err(EvalError::Stopped) => Err(EvalError::Stopped),
                     Err(error) => Err(EvalError::Failed(isotherm_run::chain(error).to_string())),
                 };
-                let run = match ran {
-                    Err(EvalError::Stopped) => return Err(EvalError::Stopped),
-                    Ok(run) => run,
-                    Err(error) => {
-                        Run { failed: Some(isotherm_run::chain(&error).to_string()), configuration, ..Run::default() }
-                    }
-                };
+                let run = Run { configuration, ..Run::or_failed(ran)? };
                 self.made += 1;
                 self.failed += usize::from(run.failed.is_some());
                 let session = self.results.sessions.len() - 1;
                 let run = Run { session, workload: workload.name.clone(), nth, started_unix_ns: began, ..run };
                 self.results.add(run.clone())?;
-                let later = left.iter().map(|(nth, open)| (plan[*nth].workload, open.len() + 1));
-                let rest = std::iter::once((workload, open.len() - done - 1)).chain(later);
-                let time = self.expected(rest);
-                (self.tell)(Progress::Ran { run: &run, number: self.made, of: all, left: time });
+                let later = left.iter().map(|(nth, open)| (&*plan[*nth].workload.name, open.len() + 1));
+                let rest = std::iter::once((&*workload.name, open.len() - done - 1)).chain(later);
+                let time = time_left(self.results.done(), rest);
+                let under = configuration.name();
+                (self.tell)(Progress::Ran { run: &run, under, number: self.made, of: all, left: time });
             }
         }
         Ok(Summary { runs: self.made, failed: self.failed })
@@ -282,12 +276,7 @@ impl Course<'_> {
     /// Prepares a workload and runs it once without measuring it: files come into the page cache, and an emulator
     /// translates the program.
     fn prepare(&mut self, workload: &Workload) -> Result<(), EvalError> {
-        if let Some(script) = &workload.prepare {
-            (self.tell)(Progress::Preparing(&workload.name));
-            let work = self.work(workload);
-            self.runner.shell(script, &work, &format!("the preparation of {}", workload.name))?;
-        }
-        (self.tell)(Progress::WarmingUp(&workload.name));
+        self.runner.prepare(workload, &self.work(workload), None, self.tell)?;
         self.measure(workload, Configuration::Orig, &[]).map(drop)
     }
 
@@ -303,26 +292,12 @@ impl Course<'_> {
             work: self.work(workload),
             schemes: schemes.iter().find(|(of, _)| *of == configuration).map(|(_, path)| path.clone()),
             recording: (!kept.exists()).then_some(kept),
+            cgroup: None,
         };
         self.runner.run(workload, configuration, &files)
     }
 
     fn work(&self, workload: &Workload) -> PathBuf {
-        let path = self.results.work(&self.evaluation.suite.name, &workload.name);
-        // Commands run in it, so that its name must not depend on where they are.
-        std::path::absolute(&path).unwrap_or(path)
-    }
-
-    /// How long so many runs of each of these workloads take, by those that there were.
-    fn expected<'w>(&self, rest: impl Iterator<Item = (&'w Workload, usize)>) -> Option<Duration> {
-        let mean = |of: &dyn Fn(&Run) -> bool| {
-            let times: Vec<f64> = self.results.done().filter(|run| of(run)).map(|run| run.command_seconds).collect();
-            (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
-        };
-        let of_any = mean(&|_| true)?;
-        let of_each = |(workload, count): (&Workload, usize)| {
-            mean(&|run| run.workload == workload.name).unwrap_or(of_any) * count as f64
-        };
-        Some(Duration::from_secs_f64(rest.map(of_each).sum()))
+        self.results.work(&self.evaluation.suite.name, &workload.name)
     }
 }

@@ -7,6 +7,8 @@
 //! Programs are started by this crate, and isotherm by its command line, as users start it: `isotherm record` or
 //! `isotherm run` on a process that runs. So a run is measured from outside, in the same way with and without isotherm.
 //!
+//! [`pressure`](fn@pressure) runs programs with less memory than they use, without and with schemes.
+//!
 //! [`tune`](fn@tune) finds the best values of a scheme's free parameters by such runs.
 //!
 //! Settings of the machine are not changed unless [`MayChange`] names them.
@@ -21,6 +23,7 @@ mod evaluate;
 mod machine;
 mod needs;
 mod papers;
+mod pressure;
 mod progress;
 mod recorded;
 mod report;
@@ -30,6 +33,7 @@ mod runs_file;
 mod sampler;
 mod settings;
 mod statistics;
+mod store;
 mod suite;
 mod tune;
 
@@ -39,6 +43,7 @@ pub use evaluate::{Evaluation, Summary, evaluate};
 pub use machine::Machine;
 pub use needs::{Lack, LeftOut};
 pub use papers::Paper;
+pub use pressure::{PressureCase, PressureOptions, PressureResult, PressureRow, PressureScheme, pressure};
 pub use progress::Progress;
 pub use recorded::Recorded;
 pub use report::{Cell, Detail, Metric, Rendering, Report, Row, Table};

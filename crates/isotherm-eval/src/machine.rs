@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use isotherm_core::units;
 use isotherm_input::Input;
 use isotherm_kernel::{Host, system_memory, transparent_huge_pages};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,13 @@ impl Machine {
     /// Whether its processors are emulated in software, so that times say little.
     pub fn is_emulated(&self) -> bool {
         self.processor.contains("QEMU TCG")
+    }
+
+    /// Kernel, processors and memory, in a line.
+    pub(crate) fn described(&self) -> String {
+        let processor = if self.processor.is_empty() { &self.architecture } else { &self.processor };
+        let (kernel, cpus, memory) = (&self.kernel, self.cpus, units::bytes(self.memory));
+        format!("Linux {kernel}, {cpus} processors ({processor}), {memory} of memory.")
     }
 
     /// What differs from another machine. `None` if results may be joined.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::Role;
 use crate::{Configuration, Machine, MayChange, Workload};
 
+/// Where there is what a machine lacks.
+const WHERE_ELSE: &str = "or run it in the laboratory (lab/README.md)";
+
 /// Why something cannot be run, and what would allow it, in a sentence without a full stop.
 pub type Lack = String;
 
@@ -70,18 +73,17 @@ impl Abilities {
     /// What a workload lacks under a configuration.
     pub(crate) fn lack(&self, configuration: Configuration, workload: &Workload) -> Option<Lack> {
         let setting = &*self.huge_pages;
-        let where_else = "or run it in the laboratory (lab/README.md)";
         match setting {
             "always" if configuration != Configuration::Thp && !self.may.huge_pages => {
                 return Some(format!(
                     "transparent huge pages are set to always, so that all memory has them; allow isotherm to set \
-                     madvise (--may-change thp), {where_else}"
+                     madvise (--may-change thp), {WHERE_ELSE}"
                 ));
             }
             "" | "never" if configuration.is_of_huge_pages() && !self.may.huge_pages => {
                 let is = if setting.is_empty() { "not part of this kernel" } else { "set to never" };
                 return Some(format!(
-                    "transparent huge pages are {is}; allow isotherm to set them (--may-change thp), {where_else}"
+                    "transparent huge pages are {is}; allow isotherm to set them (--may-change thp), {WHERE_ELSE}"
                 ));
             }
             _ => {}
@@ -93,18 +95,38 @@ impl Abilities {
         {
             return Some(format!("{why}; allow isotherm to set transparent huge pages (--may-change thp)"));
         }
-        if configuration == Configuration::Prcl && !workload.files && !self.swap {
-            let reason = match (self.may.swap, self.free_zram) {
-                (true, true) => None,
-                (true, false) => Some("there is neither swap nor a free zram device to make it of (modprobe zram)"),
-                (false, _) => Some("there is no swap, without which only memory of files can be reclaimed"),
-            };
-            if let Some(reason) = reason {
-                return Some(format!("{reason}; allow isotherm to swap to zram (--may-change swap), {where_else}"));
-            }
+        if configuration == Configuration::Prcl
+            && let Some(lack) = self.lack_of_swap(workload)
+        {
+            return Some(lack);
         }
         self.isotherm.iter().find(|(lacks, _)| *lacks == configuration).map(|(_, why)| why.clone())
     }
+
+    /// Why no memory of a workload can be reclaimed.
+    pub(crate) fn lack_of_swap(&self, workload: &Workload) -> Option<Lack> {
+        if workload.files || self.swap {
+            return None;
+        }
+        let reason = match (self.may.swap, self.free_zram) {
+            (true, true) => return None,
+            (true, false) => "there is neither swap nor a free zram device to make it of (modprobe zram)",
+            (false, _) => "there is no swap, without which only memory of files can be reclaimed",
+        };
+        Some(format!("{reason}; allow isotherm to swap to zram (--may-change swap), {WHERE_ELSE}"))
+    }
+}
+
+/// The probe that options of isotherm choose.
+pub(crate) fn probe(options: &[String]) -> ProbeChoice {
+    let named = options.iter().skip_while(|option| *option != "--probe").nth(1);
+    named.and_then(|name| ProbeChoice::named(name)).unwrap_or_default()
+}
+
+/// Why isotherm cannot act by these schemes, with these options.
+pub(crate) fn lack_of_schemes(schemes: Vec<Scheme>, options: &[String]) -> Option<Lack> {
+    let tried = RunConfig::processes([std::process::id()]).probe(probe(options)).schemes(schemes).prepare();
+    tried.err().map(|error| format!("the schemes cannot run here: {}", chain(&error)))
 }
 
 /// Why a workload cannot be run at all: what its suite says, or a program that is missing.

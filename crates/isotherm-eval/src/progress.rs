@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::units;
 
-use crate::{LeftOut, Run};
+use crate::{LeftOut, Run, statistics};
 
 /// Something to tell the user. Its text is a line.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub enum Progress<'a> {
     Ran {
         /// The run.
         run: &'a Run,
+        /// The name of its configuration.
+        under: &'a str,
         /// Its number among all, from 1.
         number: usize,
         /// How many there are.
@@ -59,8 +61,8 @@ impl fmt::Display for Progress<'_> {
                 let values = if values.is_empty() { "without a scheme" } else { values };
                 write!(f, "{number}/{of}  {values}: {figures}")
             }
-            Self::Ran { run, number, of, left } => {
-                write!(f, "{number}/{of}  {} {} {}: ", run.workload, run.configuration.name(), run.nth)?;
+            Self::Ran { run, under, number, of, left } => {
+                write!(f, "{number}/{of}  {} {under} {}: ", run.workload, run.nth)?;
                 match &run.failed {
                     Some(why) => write!(f, "failed: {why}")?,
                     None => {
@@ -76,5 +78,36 @@ impl fmt::Display for Progress<'_> {
                 }
             }
         }
+    }
+}
+
+/// How long so many runs of each of these workloads take, by those that were made. `None` if there were none.
+pub(crate) fn time_left<'a>(
+    made: impl Iterator<Item = &'a Run>,
+    rest: impl Iterator<Item = (&'a str, usize)>,
+) -> Option<Duration> {
+    let times: Vec<(&str, f64)> = made.map(|run| (&*run.workload, run.command_seconds)).collect();
+    let mean = |of: &dyn Fn(&str) -> bool| {
+        let times: Vec<f64> = times.iter().filter(|(workload, _)| of(workload)).map(|(_, time)| *time).collect();
+        (!times.is_empty()).then(|| statistics::mean(&times))
+    };
+    let of_any = mean(&|_| true)?;
+    let of_each = |(name, count)| mean(&|workload| workload == name).unwrap_or(of_any) * count as f64;
+    Some(Duration::from_secs_f64(rest.map(of_each).sum()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_the_runs_of_the_same_workload_or_else_of_all() {
+        let run =
+            |workload: &str, command_seconds: f64| Run { workload: workload.into(), command_seconds, ..Run::default() };
+        let made = [run("a", 1.0), run("a", 3.0), run("b", 8.0)];
+        let left = |rest: &[(&'static str, usize)]| time_left(made.iter(), rest.iter().copied());
+        assert_eq!(left(&[("a", 2), ("b", 1)]), Some(Duration::from_secs(12)));
+        assert_eq!(left(&[("c", 1)]), Some(Duration::from_secs(4)));
+        assert_eq!(time_left([].iter(), [("a", 1)].into_iter()), None);
     }
 }

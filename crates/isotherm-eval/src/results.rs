@@ -170,7 +170,7 @@ impl Results {
 
     /// The directory for the files of a workload.
     pub(crate) fn work(&self, suite: &str, workload: &str) -> PathBuf {
-        self.directory.join("work").join(format!("{}-{}", file_name(suite), file_name(workload)))
+        work(&self.directory, suite, workload)
     }
 
     /// Writes the scheme file of a configuration.
@@ -179,6 +179,13 @@ impl Results {
         Output::new(&path).create()?.write_whole(|out| out.write_all(text.as_bytes()))?;
         Ok(path)
     }
+}
+
+/// The directory for the files of a workload, below a directory of results. Commands run in it, so that its name must
+/// not depend on where they are.
+pub(crate) fn work(results: &Path, suite: &str, workload: &str) -> PathBuf {
+    let path = results.join("work").join(format!("{}-{}", file_name(suite), file_name(workload)));
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// The name of a workload as part of the name of a file.

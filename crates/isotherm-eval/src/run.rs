@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::child::{Child, Usage, last_lines};
 use crate::configuration::Role;
 use crate::sampler::Samples;
-use crate::{Configuration, EvalError, Recorded, Workload};
+use crate::{Configuration, EvalError, Progress, Recorded, Workload};
 
 /// How long isotherm may take to begin, and to end after the program.
 const ISOTHERM_PATIENCE: Duration = Duration::from_secs(120);
@@ -87,6 +87,17 @@ pub struct Isotherm {
     pub rss_max: f64,
 }
 
+impl Run {
+    /// The run, or one that has failed. The end by the user is an error still.
+    pub(crate) fn or_failed(ran: Result<Self, EvalError>) -> Result<Self, EvalError> {
+        match ran {
+            Err(EvalError::Stopped) => Err(EvalError::Stopped),
+            Err(error) => Ok(Self { failed: Some(isotherm_run::chain(&error).to_string()), ..Self::default() }),
+            Ok(run) => Ok(run),
+        }
+    }
+}
+
 /// What all runs of an evaluation share.
 pub(crate) struct Runner<'a> {
     /// The program isotherm.
@@ -111,12 +122,30 @@ pub(crate) struct Files {
     pub(crate) schemes: Option<PathBuf>,
     /// Where the recording is kept, if it is.
     pub(crate) recording: Option<PathBuf>,
+    /// The file of a cgroup that the command becomes part of, `cgroup.procs`, if there is one.
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
 impl Runner<'_> {
-    /// Runs shell commands, such as a preparation, to their end.
-    pub(crate) fn shell(&self, script: &str, work: &Path, what: &str) -> Result<(), EvalError> {
-        let child = Child::start(self.shell_command(script, work)?, what)?;
+    /// Runs the preparation of a workload, if it has one, and says that its warm-up is next.
+    pub(crate) fn prepare(
+        &self,
+        workload: &Workload,
+        work: &Path,
+        cgroup: Option<&Path>,
+        tell: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), EvalError> {
+        if let Some(script) = &workload.prepare {
+            tell(Progress::Preparing(&workload.name));
+            self.shell(script, work, cgroup, &format!("the preparation of {}", workload.name))?;
+        }
+        tell(Progress::WarmingUp(&workload.name));
+        Ok(())
+    }
+
+    /// Runs shell commands, such as a preparation, to their end, in a cgroup if it is named.
+    pub(crate) fn shell(&self, script: &str, work: &Path, cgroup: Option<&Path>, what: &str) -> Result<(), EvalError> {
+        let child = Child::start(self.shell_command(script, work, cgroup)?, what)?;
         let start = Instant::now();
         let ended = self.wait(&child, || start.elapsed() < self.timeout, what)?;
         match ended.status.success() {
@@ -134,7 +163,7 @@ impl Runner<'_> {
     ) -> Result<Run, EvalError> {
         let role = configuration.role();
         let recording = files.work.join("isotherm.rec");
-        let mut command = self.shell_command(&workload.command, &files.work)?;
+        let mut command = self.shell_command(&workload.command, &files.work, files.cgroup.as_deref())?;
         if configuration == Configuration::Thp && !self.sets_huge_pages {
             command.envs(workload.huge_pages.variables().map_err(|why| EvalError::Failed(why.into()))?);
         }
@@ -208,11 +237,16 @@ impl Runner<'_> {
         })
     }
 
-    fn shell_command(&self, script: &str, work: &Path) -> Result<Command, EvalError> {
+    fn shell_command(&self, script: &str, work: &Path, cgroup: Option<&Path>) -> Result<Command, EvalError> {
         let what = format!("{} cannot be made", work.display());
         std::fs::create_dir_all(work).map_err(EvalError::system(what))?;
         let mut command = Command::new("sh");
-        command.args(["-eu", "-c", script]).current_dir(work);
+        match cgroup {
+            None => command.args(["-eu", "-c", script]),
+            // The shell becomes part of it before it starts anything.
+            Some(cgroup) => command.args(["-eu", "-c", &format!("echo $$ >\"$1\"; shift\n{script}"), "sh"]).arg(cgroup),
+        };
+        command.current_dir(work);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
@@ -299,4 +333,32 @@ fn keep(from: &Path, to: &Path) -> Result<(), EvalError> {
     let mut from = Input::new(from).open()?;
     Output::new(to).create()?.write_whole(|out| std::io::copy(&mut from, out).map(drop))?;
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_part_of_its_cgroup_before_it_begins() {
+        let place = tempfile::tempdir().unwrap();
+        let (work, processes) = (place.path().join("work"), place.path().join("cgroup.procs"));
+        let runner = Runner {
+            isotherm: Path::new("isotherm"),
+            options: &[],
+            variables: &[("NAME".to_owned(), "value".to_owned())],
+            sets_huge_pages: false,
+            timeout: ISOTHERM_PATIENCE,
+            stop: &AtomicBool::new(false),
+        };
+        let read = |path: &Path| Input::new(path).text().unwrap();
+        let script = "# It may begin with a comment.\necho $$ $# $NAME >seen";
+        runner.shell(script, &work, Some(&processes), "it").unwrap();
+        assert_eq!(read(&work.join("seen")), format!("{} 0 value\n", read(&processes).trim()));
+
+        std::fs::remove_file(work.join("seen")).unwrap();
+        let error = runner.shell(script, &work, Some(&place.path().join("none/cgroup.procs")), "it").unwrap_err();
+        assert!(error.to_string().contains("none/cgroup.procs") && !work.join("seen").exists(), "{error}");
+    }
 }

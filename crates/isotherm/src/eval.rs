@@ -8,48 +8,85 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use isotherm_eval::{
-    Configuration, EvalError, Evaluation, MayChange, Paper, Progress, Rendering, Report, Results, Suite, evaluate,
+    Configuration, EvalError, Evaluation, MayChange, Paper, PressureOptions, PressureScheme, Progress, Rendering,
+    Report, Results, Suite, evaluate, pressure,
 };
 use isotherm_output::{Output, OutputError, standard_output};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{Eval, EvalCommand, EvalReport, EvalRun};
+use crate::cli::{Eval, EvalCommand, EvalPressure, EvalReport, EvalRun, PlainFormat};
 use crate::{WrongCall, tell};
 
 pub fn run(options: &Eval) -> Result<ExitCode> {
     match &options.command {
         EvalCommand::Run(options) => measure(options),
+        EvalCommand::Pressure(options) => under_pressure(options),
         EvalCommand::Report(options) => report(options),
     }
 }
 
 fn measure(options: &EvalRun) -> Result<ExitCode> {
     let named: Vec<Configuration> = options.configs.iter().filter_map(|name| Configuration::named(name)).collect();
-    let suite = suite("eval run", &options.suite, options.parsec.as_deref())?;
+    let programs = &options.programs;
     let evaluation = Evaluation {
-        suite,
-        only: options.only.clone(),
+        suite: suite("eval run", &programs.suite, programs.parsec.as_deref())?,
+        only: programs.only.clone(),
         configurations: (!named.is_empty()).then_some(named),
         runs: options.runs,
         directory: options.output.clone(),
-        resume: options.resume,
-        scale: options.scale,
-        may_change: may_change(&options.may_change),
+        resume: programs.resume,
+        scale: programs.scale,
+        may_change: may_change(&programs.may_change),
         isotherm: this_program()?,
-        options: options.with.split_whitespace().map(str::to_owned).collect(),
+        options: words(&programs.with),
         schemes: options.scheme.clone(),
-        parsec: options.parsec.clone(),
-        timeout: options.timeout,
+        parsec: programs.parsec.clone(),
+        timeout: programs.timeout,
     };
-    let summary = evaluate(&evaluation, &*stopped_by_signals()?, &mut show(options.quiet))?;
+    let summary = evaluate(&evaluation, &*stopped_by_signals()?, &mut show(programs.quiet))?;
     let directory = options.output.display();
-    if !options.quiet {
+    if !programs.quiet {
         tell(format_args!("isotherm: {} runs are in {directory}; `isotherm eval report` shows them", summary.runs));
     }
     if summary.failed > 0 {
         anyhow::bail!("{} of {} runs failed; --resume makes them again", summary.failed, summary.runs);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn under_pressure(options: &EvalPressure) -> Result<ExitCode> {
+    let programs = &options.programs;
+    let pressed = PressureOptions {
+        suite: suite("eval pressure", &programs.suite, programs.parsec.as_deref())?,
+        only: programs.only.clone(),
+        limits: options.limits.clone(),
+        schemes: options.configs.iter().filter_map(|name| PressureScheme::named(name)).collect(),
+        files: options.scheme.clone(),
+        parent: options.cgroup.clone(),
+        runs: options.runs,
+        directory: options.output.clone(),
+        resume: programs.resume,
+        scale: programs.scale,
+        may_change: may_change(&programs.may_change),
+        isotherm: this_program()?,
+        options: words(&programs.with),
+        parsec: programs.parsec.clone(),
+        timeout: programs.timeout,
+    };
+    let result = pressure(&pressed, &*stopped_by_signals()?, &mut show(programs.quiet))?;
+    match options.format {
+        PlainFormat::Text => result.write_text(&mut standard_output())?,
+        PlainFormat::Json => result.write_json(&mut standard_output())?,
+    }
+    if !result.failed.is_empty() {
+        anyhow::bail!("{} runs failed; --resume makes them again", result.failed.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The words of further options.
+fn words(options: &str) -> Vec<String> {
+    options.split_whitespace().map(str::to_owned).collect()
 }
 
 /// A suite. `subcommand` is the one that lacks a tree of PARSEC if the suite needs one and has none.

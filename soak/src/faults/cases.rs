@@ -219,6 +219,7 @@ pub fn cases(room: &Room) -> Vec<Case> {
         "tier try known.rec -f text",
         "mark text --recording RECORDING",
         "eval run --suite ./bad.yaml",
+        "eval pressure --suite ./bad.yaml",
         "eval report results",
         "daemon --print-default",
         "ctl status --socket none",

@@ -10,16 +10,16 @@ use crate::{Configuration, Paper};
 
 /// A table of text.
 #[derive(Clone, Debug)]
-pub(super) struct Grid {
-    pub(super) title: String,
-    pub(super) header: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
+pub(crate) struct Grid {
+    pub(crate) title: String,
+    pub(crate) header: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// How many columns are words; the others are figures.
-    pub(super) words: usize,
+    pub(crate) words: usize,
 }
 
 /// What stands for no figure.
-const NONE: &str = "-";
+pub(crate) const NONE: &str = "-";
 
 /// The tables of a report. `spread` adds those of deviations.
 pub(super) fn grids(report: &Report, paper: Paper, spread: bool) -> Vec<Grid> {
@@ -129,7 +129,7 @@ fn details(details: &[Detail]) -> Grid {
 }
 
 /// A figure with three significant digits after the point at most.
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let digits = match value.abs() {
         1000.0.. => 0,
         100.0.. => 1,

@@ -15,7 +15,9 @@ use crate::statistics::{deviation, mean};
 use crate::{Change, Configuration, EvalError, LeftOut, Paper, Results, Run, Session};
 
 pub use details::Detail;
+pub(crate) use grid::{Grid, NONE, figure};
 pub use rendering::Rendering;
+pub(crate) use rendering::drawn;
 
 /// What a table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

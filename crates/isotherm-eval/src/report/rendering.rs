@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table as Drawn};
-use isotherm_core::units;
 
 use super::grid::{Grid, grids};
 use super::{Report, csv, html};
@@ -105,15 +104,8 @@ impl Report {
         let mut facts = Vec::new();
         if let Some(session) = self.sessions.last() {
             let machine = &session.machine;
-            let processor = if machine.processor.is_empty() { &machine.architecture } else { &machine.processor };
-            facts.push(format!(
-                "isotherm {}, suite {}, Linux {}, {} processors ({processor}), {} of memory.",
-                session.isotherm,
-                session.suite,
-                machine.kernel,
-                machine.cpus,
-                units::bytes(machine.memory)
-            ));
+            let described = machine.described();
+            facts.push(format!("isotherm {}, suite {}, {described}", session.isotherm, session.suite));
             let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
             facts.push(format!(
                 "Transparent huge pages: {}; swap: {}; changed by isotherm: {}; options: {}; work: {} %.",
@@ -178,7 +170,7 @@ fn date(unix_ns: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", era * 400 + year + u64::from(month < 3))
 }
 
-fn drawn(grid: &Grid, markdown: bool) -> Drawn {
+pub(crate) fn drawn(grid: &Grid, markdown: bool) -> Drawn {
     let mut table = Drawn::new();
     table.load_style(if markdown { ASCII_MARKDOWN } else { NOTHING });
     table.set_header(&grid.header).add_rows(&grid.rows);

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_run::{ProbeChoice, RunConfig, chain};
-
 use super::estimate::{can_be_estimated, estimate};
 use super::search::{Candidate, Course, Tried, spread};
 use super::store::{Kept, Store, Subject};
 use super::{Changes, Search, TuneOptions, Tuned};
 use crate::evaluate::variables;
+use crate::needs::lack_of_schemes;
 use crate::run::{Files, Runner};
 use crate::settings::Settings;
 use crate::{Configuration, EvalError, Machine, Progress, Run, Workload};
@@ -46,10 +45,7 @@ pub(super) fn run(
     }
     let machine = Machine::read();
     if options.workload.is_some() {
-        let named = options.options.iter().skip_while(|option| *option != "--probe").nth(1);
-        let probe = named.and_then(|name| ProbeChoice::named(name)).unwrap_or_default();
-        let tried = RunConfig::processes([std::process::id()]).probe(probe).schemes(schemes).prepare();
-        tried.map_err(|error| EvalError::Failed(format!("the schemes cannot run here: {}", chain(&error))))?;
+        lack_of_schemes(schemes, &options.options).map_or(Ok(()), |why| Err(EvalError::Failed(why)))?;
     }
     let mut store = Store::begin(&options.directory, options.resume, &subject(options, &machine))?;
     let (suite, isotherm) = match &options.workload {
@@ -205,12 +201,7 @@ impl Program<'_> {
         if self.is_ready {
             return Ok(());
         }
-        let name = &self.workload.name;
-        if let Some(script) = &self.workload.prepare {
-            tell(Progress::Preparing(name));
-            self.runner.shell(script, &self.work, &format!("the preparation of {name}"))?;
-        }
-        tell(Progress::WarmingUp(name));
+        self.runner.prepare(self.workload, &self.work, None, tell)?;
         self.measure(Configuration::Orig, None, None)?;
         self.is_ready = true;
         Ok(())
@@ -223,7 +214,11 @@ impl Program<'_> {
         recording: Option<PathBuf>,
     ) -> Result<Run, EvalError> {
         self.settings.ready(configuration)?;
-        self.runner.run(self.workload, configuration, &Files { work: self.work.clone(), schemes, recording })
+        self.runner.run(
+            self.workload,
+            configuration,
+            &Files { work: self.work.clone(), schemes, recording, cgroup: None },
+        )
     }
 
     /// The recording of a run without schemes, which is made unless it is there.
@@ -255,11 +250,7 @@ impl Program<'_> {
                 let file = std::path::absolute(store.write("tried.yaml", text.as_bytes())?);
                 let file = file.map_err(EvalError::system("no current directory"))?;
                 // A configuration that acts, by the schemes of this file.
-                match self.measure(Configuration::Prcl, Some(file), None) {
-                    Ok(run) => run,
-                    Err(EvalError::Stopped) => return Err(EvalError::Stopped),
-                    Err(error) => Run { failed: Some(chain(&error).to_string()), ..Run::default() },
-                }
+                Run::or_failed(self.measure(Configuration::Prcl, Some(file), None))?
             }
         };
         let nth = store.runs.len() as u32 + 1;

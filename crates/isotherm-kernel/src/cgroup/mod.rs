@@ -6,6 +6,7 @@
 //! a time. This module uses only that hierarchy. Inode numbers are unique within one hierarchy.
 //!
 //! Of version 2, it also asks the kernel to reclaim memory of a cgroup, and sets limits of it ([`CgroupMemory`]).
+//! [`OwnCgroup`] makes a cgroup and removes it.
 
 mod charges;
 mod files;
@@ -17,6 +18,7 @@ mod limits;
 mod made;
 mod members;
 mod memory;
+mod own;
 mod refused;
 mod selected;
 mod tree;
@@ -29,6 +31,7 @@ pub use limit::{LimitFile, MemoryLimit};
 pub use limits::{MemoryLimits, memory_limits};
 pub use members::processes_in;
 pub use memory::{CgroupCounters, CgroupMemory, Reclaimed};
+pub use own::{NoOwnCgroup, OwnCgroup};
 pub use refused::NoMemoryCgroup;
 pub use selected::SelectedCgroups;
 pub use tree::CgroupPaths;

@@ -165,3 +165,25 @@ fn what_cannot_be_run_is_refused_with_what_would_allow_it() {
     assert!(ran.status == 1 && ran.err.starts_with("mine.yaml:3:15: "), "{ran:?}");
     assert!(!place.path("out/runs.jsonl").exists());
 }
+
+#[test]
+fn pressure_is_refused_with_what_would_allow_it_before_anything_is_made() {
+    let place = place();
+    let run = |more: &[&str]| place.run(&[&["eval", "pressure", "-s", "mine.yaml", "-o", "out", PROBE], more].concat());
+    let ran = run(&["--only", "gone"]);
+    assert!(ran.status == 1 && ran.err.contains("no-such-program is not in $PATH; get it"), "{ran:?}");
+    let ran = run(&["--only", "fft", "--configs", "none", "--cgroup", "/no/such/cgroup"]);
+    assert!(ran.status == 1 && ran.err.contains("memory cannot be limited: "), "{ran:?}");
+    assert!(ran.err.contains("no cgroup"), "{ran:?}");
+    fs::write(place.path("wrong.yaml"), "- {action: lock}\n").unwrap();
+    let ran = run(&["--only", "fft", "--scheme", "mlock=wrong.yaml"]);
+    assert!(ran.status == 1 && ran.err.contains("wrong.yaml:1:"), "{ran:?}");
+    for wrong in [["--scheme", "none=wrong.yaml"], ["--limits", "101"], ["--configs", "thp"]] {
+        assert_eq!(run(&wrong).status, 2, "{wrong:?}");
+    }
+    if !fs::read_to_string("/proc/swaps").unwrap().contains('/') {
+        let ran = run(&["--only", "count", "--configs", "none"]);
+        assert!(ran.status == 1 && ran.err.contains("--may-change swap"), "{ran:?}");
+    }
+    assert!(!place.path("out").exists());
+}

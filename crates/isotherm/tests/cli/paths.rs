@@ -101,6 +101,8 @@ fn each_command_that_takes_a_path_is_called() {
     calls.push("tier run --record FILE".into());
     // It reads as `scheme try` does, and writes a directory as `eval run` does.
     calls.push("scheme tune FILE -o DIR".into());
+    // It makes a cgroup, and reads and writes as `eval run` does.
+    calls.push("eval pressure -s FILE -o DIR".into());
     // They need a daemon, and read and write as the other commands do.
     calls.extend(["ctl add FILE", "ctl change FILE", "ctl set --schemes FILE", "ctl report -o FILE"].map(String::from));
     // It opens no file: the path names a recorder.

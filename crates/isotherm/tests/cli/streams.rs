@@ -104,6 +104,7 @@ fn calls(place: &Place) -> (Vec<Call>, Vec<Call>) {
         ("tier run --rate lots --all", 2),
         ("tier try bad.yaml", 1),
         ("eval run -s ./bad.yaml", 1),
+        ("eval pressure -s ./bad.yaml", 1),
         ("scheme tune all.yaml -r known.rec", 1),
         ("eval report known.rec", 1),
         ("eval report results --paper x", 2),
