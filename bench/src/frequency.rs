@@ -148,8 +148,8 @@ impl PhaseTruth {
     }
 }
 
-/// A random pattern in the language of patterns: memory of `mebibytes`, half of it idle, in areas of a 64th to a 16th of
-/// it that are accessed 0.5 to 200 times a second, and others after 20 s. One processor can access 1 GiB as often by
+/// A random pattern in the language of patterns: memory of `mebibytes`, half of it idle, in areas of a 64th to a 16th
+/// of it that are accessed 0.5 to 200 times a second, and others after 20 s. One processor can access 1 GiB as often by
 /// far.
 pub fn random_pattern(seed: u64, mebibytes: u64) -> String {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);

@@ -16,9 +16,9 @@ use serde::Serialize;
 /// Measure how well isotherm tells frequencies
 ///
 /// Random patterns: 1 GiB, half of it idle, the other half areas of 16 to 64 MiB that are accessed 0.5 to 200 times a
-/// second, in order or at random, and others after 20 s; and the pattern `zipfian`, as large. What was found is the mean
-/// of 10 s that begin 5 s after a change. Memory that is accessed at least 10 times a second is hot; none of the random
-/// areas is accessed 7 to 14 times.
+/// second, in order or at random, and others after 20 s; and the pattern `zipfian`, as large. What was found is the
+/// mean of 10 s that begin 5 s after a change. Memory that is accessed at least 10 times a second is hot; none of the
+/// random areas is accessed 7 to 14 times.
 #[derive(Parser)]
 struct Options {
     /// So many random patterns
