@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use isotherm_core::scheme::Report;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::page_cache::{CachedFiles, FileReader, has_cachestat};
 use isotherm_record::{Activity, Recording};
@@ -54,18 +55,37 @@ fn activities(place: &Place) -> Vec<Activity> {
     Recording::open(&place.path("a.rec")).unwrap().activities().map(Result::unwrap).collect()
 }
 
+/// A run on the files below a directory, which is recorded.
+fn acting(place: &Place, arguments: &[&str], directory: &Path) -> Kept {
+    let mut run = place.isotherm(&["run", "--schemes", "mine.yaml", "--record", "a.rec"]);
+    run.args(arguments).arg("--files").arg(directory);
+    run.stdout(Stdio::null()).stderr(File::create(place.path("err")).unwrap());
+    Kept(run.spawn().unwrap())
+}
+
+/// Ends a run, and returns what it has said.
+fn ended(place: &Place, mut run: Kept) -> String {
+    signal(&run.0, Signal::INT);
+    let status = run.0.wait().unwrap();
+    let err = std::fs::read_to_string(place.path("err")).unwrap();
+    assert!(status.success(), "{err}");
+    err
+}
+
+/// Waits until the recording of a run that goes on says so of the only scheme.
+fn recorded(place: &Place, what: &str, says: impl Fn(&Report) -> bool) {
+    let last = || Recording::open(&place.path("a.rec")).ok()?.activities().filter_map(Result::ok).last();
+    eventually(what, || last().is_some_and(|last| last.schemes.first().is_some_and(&says)));
+}
+
 #[test]
 fn idle_page_cache_of_files_is_dropped_and_reports_name_the_files() {
     or_skip!(can_drop());
     let (directory, path) = made();
     let place = place(IDLE);
-    let mut run = place.isotherm(&["run", "--schemes", "mine.yaml", "--record", "a.rec", "--files"]);
-    run.arg(directory.path()).stdout(Stdio::null()).stderr(File::create(place.path("err")).unwrap());
-    let mut run = Kept(run.spawn().unwrap());
+    let run = acting(&place, &[], directory.path());
     eventually("the file has left the page cache", || cached(&path) == 0);
-    signal(&run.0, Signal::INT);
-    assert!(run.0.wait().unwrap().success());
-    let err = std::fs::read_to_string(place.path("err")).unwrap();
+    let err = ended(&place, run);
     assert!(err.contains("idle (pageout): 4 MiB freed of 4 MiB advised"), "{err}");
     let last = activities(&place).pop().unwrap().schemes.remove(0);
     assert_eq!((last.total.applied_bytes, &last.total.refusals[..]), (4 * MIB, &[][..]));
@@ -83,10 +103,10 @@ fn a_dry_run_drops_nothing_and_says_what_would_be_dropped() {
     or_skip!(can_drop());
     let (directory, path) = made();
     let place = place(IDLE);
-    let mut run = place.isotherm(&["run", "--schemes", "mine.yaml", "--dry-run", "--duration", "6s", "--files"]);
-    let ran = crate::common::Ran::new(run.arg(directory.path()).output().unwrap());
-    assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.err.contains("nothing was done") && ran.err.contains("4 MiB freed of 4 MiB"), "{}", ran.err);
+    let run = acting(&place, &["--dry-run"], directory.path());
+    recorded(&place, "all of the file would be dropped", |scheme| scheme.total.applied_bytes == 4 * MIB);
+    let err = ended(&place, run);
+    assert!(err.contains("nothing was done") && err.contains("4 MiB freed of 4 MiB"), "{err}");
     assert_eq!(cached(&path), 4 * MIB);
 }
 
@@ -99,14 +119,11 @@ fn page_cache_of_unknown_age_is_left_unless_the_scheme_allows_it() {
     });
     let (directory, path) = made();
     let place = place(&IDLE.replace(", unobserved: allow", ""));
-    let mut run =
-        place.isotherm(&["run", "--schemes", "mine.yaml", "--duration", "5s", "--record", "a.rec", "--files"]);
-    let ran = crate::common::Ran::new(run.arg(directory.path()).output().unwrap());
-    assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.err.contains("it is not known here how long page cache has been idle"), "{}", ran.err);
+    let run = acting(&place, &[], directory.path());
+    recorded(&place, "all of the file is left", |scheme| scheme.last.unobservable_bytes == 4 * MIB);
+    let err = ended(&place, run);
+    assert!(err.contains("it is not known here how long page cache has been idle"), "{err}");
     assert_eq!(cached(&path), 4 * MIB);
-    let unobservable = activities(&place).pop().unwrap().schemes[0].last.unobservable_bytes;
-    assert_eq!(unobservable, 4 * MIB);
 }
 
 #[test]
