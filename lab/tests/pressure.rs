@@ -93,8 +93,8 @@ fn what_is_missing_is_refused_with_how_to_fix_it() {
     };
     refused(&[], "--may-change swap");
     let _swap = Zram::of(64);
-    shell(&format!("mkdir {V2}/plain"));
-    refused(&["--cgroup", "/plain"], "write +memory to /sys/fs/cgroup/plain/cgroup.subtree_control");
-    shell(&format!("rmdir {V2}/plain"));
+    shell(&format!("mkdir {V2}/unaccounted"));
+    refused(&["--cgroup", "/unaccounted"], "write +memory to /sys/fs/cgroup/unaccounted/cgroup.subtree_control");
+    shell(&format!("rmdir {V2}/unaccounted"));
     assert_eq!(left(), Vec::<PathBuf>::new());
 }

@@ -24,8 +24,8 @@ fn call_for(target: &Target, inside: &mut Inside, time: Duration) -> u64 {
                 assert!(target.has_flag(set) && !target.has_flag(clear));
                 done += 1;
             }
-            // A signal arrived at each attempt.
-            Err(InsideError::Busy(_)) => {}
+            // A signal arrived at each attempt, or other work kept the target from a processor.
+            Err(InsideError::Busy(_) | InsideError::Unresponsive(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -166,14 +166,14 @@ fn every_signal_arrives_once() {
 
 #[test]
 fn a_call_with_a_timeout_ends_in_time() {
-    for how in ["nanosleep 1000", "futex 1000", "poll 1000"] {
+    for how in ["nanosleep 3000", "futex 3000", "poll 3000"] {
         let mut target = Target::start(&format!("block {how}"));
-        let done = call_for(&target, &mut Inside::new(), Duration::from_millis(900));
+        let done = call_for(&target, &mut Inside::new(), Duration::from_millis(2000));
         let counts = target.end();
         let errno = if how.starts_with("futex") { libc::ETIMEDOUT } else { 0 };
         assert_eq!(counts.of("errno"), errno as u64, "{how} {counts:?}");
-        // If the timeout began anew after each stop, the call would take almost two seconds.
-        assert!((1000..1800).contains(&counts.of("took")), "{how} {counts:?}");
+        // If the timeout began anew after each stop, the call would take five seconds.
+        assert!((3000..4800).contains(&counts.of("took")), "{how} {counts:?}");
         assert!(done > 5, "{done}");
     }
 }
