@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
+use isotherm_core::scheme::Scheme;
 use isotherm_kernel::unix_ns;
 
 use crate::configuration::Role;
@@ -11,7 +11,7 @@ use crate::needs::{Abilities, missing, probe};
 use crate::progress::time_left;
 use crate::run::{Files, Runner};
 use crate::settings::Settings;
-use crate::{Configuration, EvalError, LeftOut, Machine, MayChange, Progress, Results, Run, Session, Suite, Workload};
+use crate::{Configuration, EvalError, LeftOut, Machine, Progress, Results, Run, RunOptions, Session, Suite, Workload};
 
 /// What to evaluate, and how.
 #[derive(Clone, Debug)]
@@ -25,24 +25,10 @@ pub struct Evaluation {
     pub configurations: Option<Vec<Configuration>>,
     /// Runs of each workload under each configuration.
     pub runs: u32,
-    /// The directory of the results.
-    pub directory: PathBuf,
-    /// Whether it may have results, which are added to.
-    pub resume: bool,
-    /// The size of the work of each program, in per cent of the usual. Commands have it in `$SCALE`.
-    pub scale: u32,
-    /// Settings of the machine that may be changed.
-    pub may_change: MayChange,
-    /// The program isotherm, and its version.
-    pub isotherm: (PathBuf, String),
-    /// Further options of `isotherm record` and `isotherm run`.
-    pub options: Vec<String>,
     /// Scheme files in place of those of the configurations.
     pub schemes: Vec<(Configuration, PathBuf)>,
-    /// A tree of PARSEC. Commands have it in `$PARSEC`.
-    pub parsec: Option<PathBuf>,
-    /// How long a command may take.
-    pub timeout: Duration,
+    /// How runs are made, and where their results go.
+    pub how: RunOptions,
 }
 
 /// What came of an evaluation.
@@ -70,34 +56,29 @@ pub fn evaluate(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Summary, EvalError> {
+    let how = &evaluation.how;
     let schemes = scheme_texts(evaluation)?;
     let machine = Machine::read();
     let (plan, left_out) = plan(evaluation, &machine, &schemes)?;
     left_out.iter().for_each(|left_out| tell(Progress::LeftOut(left_out)));
     let session = Session {
         started_unix_ns: unix_ns(),
-        isotherm: evaluation.isotherm.1.clone(),
+        isotherm: how.isotherm.1.clone(),
         machine: machine.clone(),
         suite: evaluation.suite.name.clone(),
         workloads: evaluation.suite.workloads.iter().map(|workload| workload.name.clone()).collect(),
         configurations: configurations(evaluation),
         runs: evaluation.runs,
-        scale: evaluation.scale,
-        may_change: evaluation.may_change.names(),
-        options: evaluation.options.clone(),
+        scale: how.scale,
+        may_change: how.may_change.names(),
+        options: how.options.clone(),
         left_out,
     };
-    let results = Results::begin(&evaluation.directory, evaluation.resume, session)?;
-    let settings = Settings::begin(evaluation.may_change, machine.swap, machine.memory)?;
-    let (suite, isotherm) = (&evaluation.suite.directory, &evaluation.isotherm.0);
-    let runner = Runner {
-        isotherm,
-        options: &evaluation.options,
-        variables: &variables(suite, isotherm, evaluation.scale, &machine, evaluation.parsec.as_deref())?,
-        sets_huge_pages: evaluation.may_change.huge_pages || machine.huge_pages == "always",
-        timeout: evaluation.timeout,
-        stop,
-    };
+    let results = Results::begin(&how.directory, how.resume, session)?;
+    let settings = how.settings(&machine)?;
+    let variables = how.variables(&evaluation.suite.directory, &machine)?;
+    let sets_huge_pages = how.may_change.huge_pages || machine.huge_pages == "always";
+    let runner = Runner { sets_huge_pages, ..how.runner(&variables, stop) };
     Course { evaluation, runner, settings, results, plan, made: 0, failed: 0, tell }.run(&schemes)
 }
 
@@ -116,40 +97,26 @@ fn scheme_texts(evaluation: &Evaluation) -> Result<Vec<(Configuration, String, S
     let mut texts = Vec::new();
     for configuration in configurations(evaluation) {
         let Role::Acts(shipped) = configuration.role() else { continue };
-        let own = evaluation.schemes.iter().find(|(of, _)| *of == configuration);
-        let (name, text) = match own {
-            Some((_, path)) => {
-                let text = isotherm_scheme::read_text(path).map_err(EvalError::Suite)?;
-                (path.display().to_string(), text)
-            }
-            None => (format!("{}.yaml", configuration.name()), shipped.to_owned()),
-        };
-        isotherm_scheme::parse(&name, &text).map_err(EvalError::Suite)?;
+        let own = evaluation.schemes.iter().find(|(of, _)| *of == configuration).map(|(_, path)| &**path);
+        let (name, text, _) = scheme_text(configuration.name(), shipped, own)?;
         texts.push((configuration, name, text));
     }
     Ok(texts)
 }
 
-/// The environment variables of commands.
-pub(crate) fn variables(
-    suite: &Path,
-    isotherm: &Path,
-    scale: u32,
-    machine: &Machine,
-    parsec: Option<&Path>,
-) -> Result<Vec<(String, String)>, EvalError> {
-    let mut variables = vec![
-        ("SUITE".into(), suite.display().to_string()),
-        ("ISOTHERM".into(), isotherm.display().to_string()),
-        ("SCALE".into(), scale.to_string()),
-        ("CPUS".into(), machine.cpus.to_string()),
-        ("MEMORY_MIB".into(), (machine.memory >> 20).to_string()),
-    ];
-    if let Some(parsec) = parsec {
-        let parsec = std::path::absolute(parsec).map_err(EvalError::system("no current directory"))?;
-        variables.push(("PARSEC".into(), parsec.display().to_string()));
-    }
-    Ok(variables)
+/// The name of a scheme file in messages, its text, and the schemes. `shipped` is the text unless the user has a file
+/// of `own`.
+pub(crate) fn scheme_text(
+    name: &str,
+    shipped: &str,
+    own: Option<&Path>,
+) -> Result<(String, String, Vec<Scheme>), EvalError> {
+    let (name, text) = match own {
+        Some(path) => (path.display().to_string(), isotherm_scheme::read_text(path).map_err(EvalError::Suite)?),
+        None => (format!("{name}.yaml"), shipped.to_owned()),
+    };
+    let schemes = isotherm_scheme::parse(&name, &text).map_err(EvalError::Suite)?;
+    Ok((name, text, schemes))
 }
 
 /// What is run, and what is left out.
@@ -159,8 +126,8 @@ fn plan<'a>(
     schemes: &[(Configuration, String, String)],
 ) -> Result<(Vec<Planned<'a>>, Vec<LeftOut>), EvalError> {
     let wanted = configurations(evaluation);
-    let probe = probe(&evaluation.options);
-    let abilities = Abilities::find(machine, evaluation.may_change, probe, &wanted, |configuration| {
+    let probe = probe(&evaluation.how.options);
+    let abilities = Abilities::find(machine, evaluation.how.may_change, probe, &wanted, |configuration| {
         let (_, name, text) = schemes.iter().find(|(of, ..)| *of == configuration)?;
         isotherm_scheme::parse(name, text).ok()
     });

@@ -32,7 +32,7 @@ pub use ctl::{Ctl, CtlCommand, CtlReport, SOCKET, Set as CtlSet};
 pub use cut::Cut;
 pub use daemon::Daemon;
 pub use diff::Diff;
-pub use eval::{Eval, EvalCommand, EvalPressure, EvalReport, EvalRun};
+pub use eval::{Eval, EvalCommand, EvalPressure, EvalPrograms, EvalReport, EvalRun};
 #[cfg(feature = "fleet-query")]
 pub use fleet::{AnswerFormat, AnswerOptions, FleetQuery, FleetReport};
 pub use fleet::{Fleet, FleetCommand};

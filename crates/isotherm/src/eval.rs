@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use isotherm_eval::{
     Configuration, EvalError, Evaluation, MayChange, Paper, PressureOptions, PressureScheme, Progress, Rendering,
-    Report, Results, Suite, evaluate, pressure,
+    Report, Results, RunOptions, Suite, evaluate, pressure,
 };
 use isotherm_output::{Output, OutputError, standard_output};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{Eval, EvalCommand, EvalPressure, EvalReport, EvalRun, PlainFormat};
+use crate::cli::{Eval, EvalCommand, EvalPressure, EvalPrograms, EvalReport, EvalRun, PlainFormat};
 use crate::{WrongCall, tell};
 
 pub fn run(options: &Eval) -> Result<ExitCode> {
@@ -33,15 +33,8 @@ fn measure(options: &EvalRun) -> Result<ExitCode> {
         only: programs.only.clone(),
         configurations: (!named.is_empty()).then_some(named),
         runs: options.runs,
-        directory: options.output.clone(),
-        resume: programs.resume,
-        scale: programs.scale,
-        may_change: may_change(&programs.may_change),
-        isotherm: this_program()?,
-        options: words(&programs.with),
         schemes: options.scheme.clone(),
-        parsec: programs.parsec.clone(),
-        timeout: programs.timeout,
+        how: how(programs, &options.output)?,
     };
     let summary = evaluate(&evaluation, &*stopped_by_signals()?, &mut show(programs.quiet))?;
     let directory = options.output.display();
@@ -64,14 +57,7 @@ fn under_pressure(options: &EvalPressure) -> Result<ExitCode> {
         files: options.scheme.clone(),
         parent: options.cgroup.clone(),
         runs: options.runs,
-        directory: options.output.clone(),
-        resume: programs.resume,
-        scale: programs.scale,
-        may_change: may_change(&programs.may_change),
-        isotherm: this_program()?,
-        options: words(&programs.with),
-        parsec: programs.parsec.clone(),
-        timeout: programs.timeout,
+        how: how(programs, &options.output)?,
     };
     let result = pressure(&pressed, &*stopped_by_signals()?, &mut show(programs.quiet))?;
     match options.format {
@@ -84,8 +70,22 @@ fn under_pressure(options: &EvalPressure) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How the runs of programs are made.
+fn how(programs: &EvalPrograms, output: &Path) -> Result<RunOptions> {
+    Ok(RunOptions {
+        directory: output.to_owned(),
+        resume: programs.resume,
+        scale: programs.scale,
+        may_change: may_change(&programs.may_change),
+        isotherm: this_program()?,
+        options: words(&programs.with),
+        parsec: programs.parsec.clone(),
+        timeout: programs.timeout,
+    })
+}
+
 /// The words of further options.
-fn words(options: &str) -> Vec<String> {
+pub fn words(options: &str) -> Vec<String> {
     options.split_whitespace().map(str::to_owned).collect()
 }
 

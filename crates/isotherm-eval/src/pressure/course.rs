@@ -9,7 +9,7 @@ use isotherm_run::chain;
 
 use super::store::{Kept, Store, Subject};
 use super::{PressureCase, PressureOptions, PressureResult, PressureScheme};
-use crate::evaluate::variables;
+use crate::evaluate::scheme_text;
 use crate::needs::{Abilities, lack_of_schemes, missing, probe};
 use crate::progress::time_left;
 use crate::run::{Files, Runner};
@@ -21,6 +21,7 @@ pub(super) fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<PressureResult, EvalError> {
+    let how = &options.how;
     let texts = scheme_texts(options)?;
     let machine = Machine::read();
     let (plan, left_out) = plan(options, &machine)?;
@@ -28,29 +29,22 @@ pub(super) fn run(
     let cgroups = Cgroups::find(options)?;
     let subject = Subject {
         machine: machine.clone(),
-        isotherm: options.isotherm.1.clone(),
+        isotherm: how.isotherm.1.clone(),
         suite: options.suite.name.clone(),
-        scale: options.scale,
-        options: options.options.clone(),
-        may_change: options.may_change.names(),
+        scale: how.scale,
+        options: how.options.clone(),
+        may_change: how.may_change.names(),
         schemes: texts.iter().map(|(_, text)| &**text).collect(),
     };
-    let store = Store::begin(&options.directory, options.resume, &subject)?;
+    let store = Store::begin(&how.directory, how.resume, &subject)?;
     let files = texts.iter().map(|(scheme, text)| {
         let path = store.write(&format!("{}.yaml", scheme.name()), text.as_bytes())?;
         Ok((*scheme, std::path::absolute(path).map_err(EvalError::system("no current directory"))?))
     });
     let files = files.collect::<Result<Vec<_>, EvalError>>()?;
-    let settings = Settings::begin(options.may_change, machine.swap, machine.memory)?;
-    let (suite, isotherm) = (&options.suite.directory, &options.isotherm.0);
-    let runner = Runner {
-        isotherm,
-        options: &options.options,
-        variables: &variables(suite, isotherm, options.scale, &machine, options.parsec.as_deref())?,
-        sets_huge_pages: false,
-        timeout: options.timeout,
-        stop,
-    };
+    let settings = how.settings(&machine)?;
+    let variables = how.variables(&options.suite.directory, &machine)?;
+    let runner = how.runner(&variables, stop);
     let mut course = Course { options, runner, settings, cgroups, store, files, tell };
     course.run(&plan)?;
     let names: Vec<&str> = options.suite.workloads.iter().map(|workload| &*workload.name).collect();
@@ -62,15 +56,10 @@ fn scheme_texts(options: &PressureOptions) -> Result<Vec<(PressureScheme, String
     let mut texts = Vec::new();
     for scheme in PressureScheme::ALL {
         let Some(shipped) = scheme.shipped() else { continue };
-        let (name, text) = match options.files.iter().find(|(of, _)| *of == scheme) {
-            Some((_, path)) => {
-                (path.display().to_string(), isotherm_scheme::read_text(path).map_err(EvalError::Suite)?)
-            }
-            None => (format!("{}.yaml", scheme.name()), shipped.to_owned()),
-        };
-        let parsed = isotherm_scheme::parse(&name, &text).map_err(EvalError::Suite)?;
+        let own = options.files.iter().find(|(of, _)| *of == scheme).map(|(_, path)| &**path);
+        let (_, text, parsed) = scheme_text(scheme.name(), shipped, own)?;
         let is_wanted = options.schemes.contains(&scheme);
-        if let Some(why) = is_wanted.then(|| lack_of_schemes(parsed, &options.options)).flatten() {
+        if let Some(why) = is_wanted.then(|| lack_of_schemes(parsed, &options.how.options)).flatten() {
             return Err(EvalError::Failed(format!("{}: {why}", scheme.name())));
         }
         texts.push((scheme, text));
@@ -80,7 +69,7 @@ fn scheme_texts(options: &PressureOptions) -> Result<Vec<(PressureScheme, String
 
 /// What is run, and what is left out.
 fn plan<'a>(options: &'a PressureOptions, machine: &Machine) -> Result<(Vec<&'a Workload>, Vec<LeftOut>), EvalError> {
-    let abilities = Abilities::find(machine, options.may_change, probe(&options.options), &[], |_| None);
+    let abilities = Abilities::find(machine, options.how.may_change, probe(&options.how.options), &[], |_| None);
     let (mut plan, mut left_out) = (Vec::new(), Vec::new());
     for workload in options.suite.select(&options.only)? {
         let lack = missing(workload, options.suite.install.as_deref()).or_else(|| abilities.lack_of_swap(workload));
@@ -151,7 +140,7 @@ impl Course<'_> {
         let suite = &self.options.suite;
         if let Some(script) = suite.prepare.as_deref().filter(|_| all > 0) {
             (self.tell)(Progress::Preparing(&suite.name));
-            let work = results::work(&self.options.directory, &suite.name, "all");
+            let work = results::work(&self.options.how.directory, &suite.name, "all");
             let what = format!("the preparation of {}", suite.name);
             let cgroup = self.cgroups.make()?;
             self.runner.shell(script, &work, Some(&cgroup.processes()), &what)?;
@@ -243,6 +232,6 @@ impl Course<'_> {
     }
 
     fn work(&self, workload: &Workload) -> PathBuf {
-        results::work(&self.options.directory, &self.options.suite.name, &workload.name)
+        results::work(&self.options.how.directory, &self.options.suite.name, &workload.name)
     }
 }

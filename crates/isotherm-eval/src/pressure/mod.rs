@@ -11,13 +11,12 @@ mod table;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use result::{PressureResult, PressureRow};
 
-use crate::{Configuration, EvalError, MayChange, Progress, Suite};
+use crate::{Configuration, EvalError, Progress, RunOptions, Suite};
 
 /// What isotherm does while a program runs under pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -110,22 +109,8 @@ pub struct PressureOptions {
     pub parent: String,
     /// Runs of each workload in each case.
     pub runs: u32,
-    /// The directory of the results.
-    pub directory: PathBuf,
-    /// Whether it may have results, which are added to.
-    pub resume: bool,
-    /// The size of the work of each program, in per cent of the usual.
-    pub scale: u32,
-    /// Settings of the machine that may be changed.
-    pub may_change: MayChange,
-    /// The program isotherm, and its version.
-    pub isotherm: (PathBuf, String),
-    /// Further options of `isotherm run`.
-    pub options: Vec<String>,
-    /// A tree of PARSEC.
-    pub parsec: Option<PathBuf>,
-    /// How long a command may take.
-    pub timeout: Duration,
+    /// How runs are made, and where their results go.
+    pub how: RunOptions,
 }
 
 impl PressureOptions {

@@ -1,6 +1,6 @@
 //! The course of a tuning: the estimates, the runs, the result.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,6 @@ use super::estimate::{can_be_estimated, estimate};
 use super::search::{Candidate, Course, Tried, spread};
 use super::store::{Kept, Store, Subject};
 use super::{Changes, Search, TuneOptions, Tuned};
-use crate::evaluate::variables;
 use crate::needs::lack_of_schemes;
 use crate::run::{Files, Runner};
 use crate::settings::Settings;
@@ -43,25 +42,16 @@ pub(super) fn run(
             actions.join(", ")
         )));
     }
-    let machine = Machine::read();
+    let (how, machine) = (&options.how, Machine::read());
     if options.workload.is_some() {
-        lack_of_schemes(schemes, &options.options).map_or(Ok(()), |why| Err(EvalError::Failed(why)))?;
+        lack_of_schemes(schemes, &how.options).map_or(Ok(()), |why| Err(EvalError::Failed(why)))?;
     }
-    let mut store = Store::begin(&options.directory, options.resume, &subject(options, &machine))?;
-    let (suite, isotherm) = match &options.workload {
-        Some((_, suite)) => (suite.clone(), &options.isotherm.0),
-        None => (PathBuf::from("."), &options.isotherm.0),
-    };
-    let settings = Settings::begin(options.may_change, machine.swap, machine.memory)?;
-    let runner = Runner {
-        isotherm,
-        options: &options.options,
-        variables: &variables(&suite, isotherm, options.scale, &machine, options.parsec.as_deref())?,
-        sets_huge_pages: false,
-        timeout: options.timeout,
-        stop,
-    };
-    let work = std::path::absolute(options.directory.join("work"));
+    let mut store = Store::begin(&how.directory, how.resume, &subject(options, &machine))?;
+    let suite = options.workload.as_ref().map_or(Path::new("."), |(_, suite)| suite);
+    let settings = how.settings(&machine)?;
+    let variables = how.variables(suite, &machine)?;
+    let runner = how.runner(&variables, stop);
+    let work = std::path::absolute(how.directory.join("work"));
     let work = work.map_err(EvalError::system("no current directory"))?;
     let mut program =
         options.workload.as_ref().map(|(workload, _)| Program { workload, runner, settings, work, is_ready: false });
@@ -106,14 +96,14 @@ fn subject(options: &TuneOptions, machine: &Machine) -> Subject {
     let workload = options.workload.as_ref().map(|(workload, _)| workload);
     Subject {
         machine: machine.clone(),
-        isotherm: options.isotherm.1.clone(),
+        isotherm: options.how.isotherm.1.clone(),
         schemes: options.text.clone(),
         workload: workload.map_or_else(String::new, |workload| workload.name.clone()),
         command: workload.map_or_else(String::new, |workload| workload.command.clone()),
-        scale: options.scale,
-        options: options.options.clone(),
+        scale: options.how.scale,
+        options: options.how.options.clone(),
         search: options.search.name().into(),
-        may_change: options.may_change.names(),
+        may_change: options.how.may_change.names(),
     }
 }
 

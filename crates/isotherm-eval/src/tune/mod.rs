@@ -23,7 +23,7 @@ use isotherm_scheme::FreeSchemes;
 pub use objective::{Changes, Objective};
 pub use search::Search;
 
-use crate::{EvalError, MayChange, Progress, Workload};
+use crate::{EvalError, Progress, RunOptions, Workload};
 
 /// What to tune, and how.
 #[derive(Clone, Debug)]
@@ -46,22 +46,8 @@ pub struct TuneOptions {
     pub time: Option<Duration>,
     /// What the page fault costs by which a page comes back, in estimates.
     pub fault: Duration,
-    /// The directory of the result.
-    pub directory: PathBuf,
-    /// Whether it may have runs, which are used.
-    pub resume: bool,
-    /// The size of the work of the program, in per cent of the usual.
-    pub scale: u32,
-    /// Settings of the machine that may be changed.
-    pub may_change: MayChange,
-    /// The program isotherm, and its version.
-    pub isotherm: (PathBuf, String),
-    /// Further options of `isotherm record` and `isotherm run`.
-    pub options: Vec<String>,
-    /// A tree of PARSEC. Commands have it in `$PARSEC`.
-    pub parsec: Option<PathBuf>,
-    /// How long the program may take.
-    pub timeout: Duration,
+    /// How runs are made, and where their results go.
+    pub how: RunOptions,
     /// Where chance begins.
     pub seed: u64,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_eval::{Objective, Search, TuneOptions, Workload, tune};
+use isotherm_eval::{Objective, RunOptions, Search, TuneOptions, Workload, tune};
 use isotherm_output::standard_output;
 use isotherm_report::{Format, Options};
 use isotherm_scheme::FreeSchemes;
@@ -38,14 +38,16 @@ pub fn run(options: &SchemeTune) -> Result<ExitCode> {
         runs: options.runs as usize,
         time: options.time,
         fault: options.fault,
-        directory: options.output.clone(),
-        resume: options.resume,
-        scale: options.scale,
-        may_change: eval::may_change(&options.may_change),
-        isotherm: eval::this_program()?,
-        options: options.with.split_whitespace().map(str::to_owned).collect(),
-        parsec: options.parsec.clone(),
-        timeout: options.timeout,
+        how: RunOptions {
+            directory: options.output.clone(),
+            resume: options.resume,
+            scale: options.scale,
+            may_change: eval::may_change(&options.may_change),
+            isotherm: eval::this_program()?,
+            options: eval::words(&options.with),
+            parsec: options.parsec.clone(),
+            timeout: options.timeout,
+        },
         seed: options.seed,
     };
     let tuned = tune(&tuning, &*eval::stopped_by_signals()?, &mut eval::show(options.quiet))?;
