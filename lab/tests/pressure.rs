@@ -48,7 +48,7 @@ fn a_limited_program_faults_and_is_measured_with_each_scheme() {
     assert!(unlimited > (64 * MIB) as f64, "{unlimited}");
     for row in &rows[1..] {
         // The kernel may charge a little more than the limit, for what must not fail.
-        assert!(row["peak"].as_f64().unwrap() <= unlimited * 0.65, "{row}");
+        assert!(row["peak"].as_f64().unwrap() <= unlimited * 0.6 + MIB as f64, "{row}");
     }
     assert!(rows[2]["isotherm_cpu_percent"].as_f64().unwrap() > 0.0 && rows[2]["speedup"].is_object(), "{ran:?}");
     assert_eq!(left(), Vec::<PathBuf>::new());
