@@ -59,7 +59,7 @@ impl MovesLine {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
-    use isotherm_core::scheme::{Action, Application, Report, Statistics};
+    use isotherm_core::scheme::{Action, Report, Statistics};
     use isotherm_core::{Node, SystemMemory};
 
     use super::*;
@@ -68,19 +68,13 @@ mod tests {
 
     fn activity(second: u64, [up, down]: [u64; 2]) -> Activity {
         let report = |action: Action, moved: u64| Report {
-            name: action.name().into(),
-            action: action.into(),
-            awake: true,
-            quota: None,
-            goal_score: None,
-            quota_share: None,
             total: Statistics {
                 applied_bytes: moved,
                 watched_bytes: moved,
                 returned_bytes: moved / 16,
                 ..Statistics::default()
             },
-            last: Application::default(),
+            ..Report::new(action.name(), action)
         };
         let schemes = vec![report(Action::Promote, up), report(Action::Demote, down), report(Action::Stat, 1)];
         Activity {

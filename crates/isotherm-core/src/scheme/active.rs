@@ -13,7 +13,7 @@ use super::history::ActionHistory;
 use super::returned::CameBack;
 use super::victims::Victims;
 use super::watermarks::WatermarkState;
-use super::{Application, Report, Scheme, Statistics};
+use super::{Report, Scheme};
 
 /// A scheme that takes idle pages is applied this often between two surveys, at least.
 const BETWEEN_SURVEYS: Duration = Duration::from_secs(1);
@@ -49,16 +49,7 @@ pub(super) struct ActiveScheme {
 
 impl ActiveScheme {
     pub(super) fn new(scheme: Scheme) -> Self {
-        let report = Report {
-            name: scheme.name.clone(),
-            action: scheme.action.into(),
-            awake: true,
-            quota: None,
-            goal_score: None,
-            quota_share: None,
-            total: Statistics::default(),
-            last: Application::default(),
-        };
+        let report = Report::new(scheme.name.clone(), scheme.action);
         let budget = QuotaUse::new(&scheme.quota);
         Self {
             scheme,

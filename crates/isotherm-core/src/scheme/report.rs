@@ -31,6 +31,22 @@ pub struct Report {
     pub last: Application,
 }
 
+impl Report {
+    /// That of a scheme that has done nothing yet.
+    pub fn new(name: impl Into<Arc<str>>, action: impl Into<ReportedAction>) -> Self {
+        Self {
+            name: name.into(),
+            action: action.into(),
+            awake: true,
+            quota: None,
+            goal_score: None,
+            quota_share: None,
+            total: Statistics::default(),
+            last: Application::default(),
+        }
+    }
+}
+
 /// An action as a report names it. It need not be one that this version can carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedAction {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Action, Application, Report, Statistics};
+use isotherm_core::scheme::{Action, Report, Statistics};
 use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
 use isotherm_core::{
     AddrRange, Figures, Frequency, Mapping, Permissions, Quantity, RegionSnapshot, Snapshot, SystemMemory, TargetId,
@@ -131,16 +131,7 @@ pub fn recorded(path: &Path, made: Made) {
             returned_bytes: second * 1024,
             ..Statistics::default()
         };
-        let scheme = Report {
-            name: "cold".into(),
-            action: Action::PageOut.into(),
-            awake: true,
-            quota: None,
-            goal_score: None,
-            quota_share: None,
-            total,
-            last: Application::default(),
-        };
+        let scheme = Report { total, ..Report::new("cold", Action::PageOut) };
         let system = SystemMemory { total: 1024 * MIB, available: 512 * MIB, ..SystemMemory::default() };
         let activity = Activity { time, schemes: vec![scheme], system, ..Activity::default() };
         recorder.write_event(&Event::Activity(activity)).unwrap();

@@ -142,7 +142,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use isotherm_core::scheme::{ActedRegion, Application, Report, ReportedAction, Statistics};
+    use isotherm_core::scheme::{ActedRegion, Action, Application, Report, Statistics};
     use isotherm_core::{AddrRange, Snapshot, TargetId};
     use isotherm_record::{Activity, Cost, Mark, MarkText, MissedKind, SnapshotRecord, SurveyRecord};
 
@@ -171,14 +171,9 @@ mod tests {
         let range = |at| AddrRange::new(at, at + 4096).unwrap();
         let acted = acted.map(|at| ActedRegion { target: TargetId::PhysicalMemory, range: range(at), applied: 4096 });
         let report = Report {
-            name: "cold".into(),
-            action: ReportedAction { name: "pageout".into(), target_node: None },
-            awake: true,
-            quota: None,
-            goal_score: None,
-            quota_share: None,
             total: Statistics { applications, ..Statistics::default() },
             last: Application { regions: acted.into_iter().collect(), ..Application::default() },
+            ..Report::new("cold", Action::PageOut)
         };
         Event::Activity(Arc::new(Activity {
             time: Duration::from_secs(applications),

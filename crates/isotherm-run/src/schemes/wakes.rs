@@ -56,9 +56,7 @@ pub(crate) fn no_swap(report: &Report) -> Option<Notice> {
 mod tests {
     use std::time::Duration;
 
-    use isotherm_core::scheme::{
-        Action, Application, Condition, Refusal, RefusalCount, Scheme, Statistics, Watermarks,
-    };
+    use isotherm_core::scheme::{Action, Condition, Refusal, RefusalCount, Scheme, Statistics, Watermarks};
 
     use super::*;
 
@@ -83,16 +81,8 @@ mod tests {
         let report = |reason: RefusalReason| {
             let refusal =
                 RefusalCount { refusal: Refusal::from(reason), unknown_reason: None, regions: 2, bytes: 3 << 20 };
-            Report {
-                name: scheme.name.clone(),
-                action: scheme.action.into(),
-                awake: true,
-                quota: None,
-                goal_score: None,
-                quota_share: None,
-                total: Statistics { refusals: vec![refusal], ..Statistics::default() },
-                last: Application::default(),
-            }
+            let total = Statistics { refusals: vec![refusal], ..Statistics::default() };
+            Report { total, ..Report::new(scheme.name.clone(), scheme.action) }
         };
         assert_eq!(no_swap(&report(RefusalReason::Busy)), None);
         let notice = no_swap(&report(RefusalReason::NoSwap)).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Application, RefusalCount, RefusalReason, Report, Scheme, Statistics};
+use isotherm_core::scheme::{ActedRegion, RefusalCount, RefusalReason, Report, Scheme};
 use isotherm_core::survey::{BlockList, MappingSums, NodeSums, PageSums, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
     AddrRange, Figures, Frequency, Mapping, MemoryUse, NodeId, Quantity, RegionSnapshot, Snapshot, SystemMemory,
@@ -193,16 +193,7 @@ pub fn schemes(count: usize) -> Vec<Scheme> {
 
 /// The report of a scheme that has done nothing yet.
 pub fn report(name: &str) -> Report {
-    Report {
-        name: name.into(),
-        action: isotherm_core::scheme::Action::PageOut.into(),
-        awake: true,
-        quota: None,
-        goal_score: None,
-        quota_share: None,
-        total: Statistics::default(),
-        last: Application::default(),
-    }
+    Report::new(name, isotherm_core::scheme::Action::PageOut)
 }
 
 /// The activity at this second.

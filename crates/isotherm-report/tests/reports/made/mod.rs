@@ -6,7 +6,9 @@ pub mod valid;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, Statistics};
+use isotherm_core::scheme::{
+    ActedRegion, Action, Application, RefusalCount, RefusalReason, Report, ReportedAction, Statistics,
+};
 use isotherm_core::survey::{
     BLOCK_SIZE, BlockSums, Kinds, MappingSums, NodeSums, PageSums, SurveyCost, SurveySnapshot, TargetSurvey, TotalSums,
     WINDOWS,
@@ -300,15 +302,10 @@ pub fn schemed(seconds: u32) -> Made {
                 held_back_bytes,
                 unobservable_bytes: 8 * MIB,
             };
-            let report = |name: &str, action, total: &Statistics, last| Report {
-                name: name.into(),
-                action,
-                awake: true,
-                quota: None,
-                goal_score: None,
-                quota_share: None,
+            let report = |name: &str, action: ReportedAction, total: &Statistics, last| Report {
                 total: total.clone(),
                 last,
+                ..Report::new(name, action)
             };
             let cold = (0..14).map(|i| region(64 + 8 * i, MIB + i * 4096, if i == 3 { 0 } else { MIB })).collect();
             let hot = vec![region(0, 2 * MIB, 2 * MIB), region(2, 2 * MIB, 0)];
