@@ -65,7 +65,7 @@ fn limit_without_end() {
                 fs::rename(root.join("cg/a/part-of-current"), root.join("cg/a/memory.current")).unwrap();
                 let how = wanted(whole(&root));
                 let in_use = random.random_range(40..=current / MIB) * MIB;
-                let how = Wanted { in_use, known: in_use, ..how };
+                let how = Wanted { in_use, known: Some(in_use), ..how };
                 limits.set_each(vec![if random.random_ratio(1, 4) { reached(whole(&root)) } else { how }]);
             }
         }

@@ -31,9 +31,9 @@ pub(super) struct Wanted<F: CgroupFiles> {
     how: CgroupLimit,
     /// Why it must not be limited now.
     reached: Option<String>,
-    /// Bytes that its processes use, and the part of them that surveys know well.
+    /// Bytes that its processes use, and the part of them that surveys know well. `None` if they know no process well.
     in_use: u64,
-    known: u64,
+    known: Option<u64>,
     /// Bytes that are known to be idle.
     idle: u64,
 }
@@ -119,12 +119,12 @@ impl CgroupLimits {
             let reached = reached.map(|(goal, value)| reason(scheme, goal, value));
             for (cgroup, pids) in cgroups.of_each(of_pid.keys().copied()) {
                 let one = all.entry(cgroup.path().to_owned());
-                let new = || Wanted { cgroup, how: *how, reached: None, in_use: 0, known: 0, idle: 0 };
+                let new = || Wanted { cgroup, how: *how, reached: None, in_use: 0, known: None, idle: 0 };
                 let one = one.or_insert_with(new);
                 // Of several schemes, the greatest margin and the greatest use count.
                 let uses = || pids.iter().filter_map(|pid| of_pid.get(pid));
                 let bytes = uses().map(|of| of.bytes).sum::<u64>();
-                let known = uses().filter(|of| of.is_known).map(|of| of.bytes).sum::<u64>();
+                let known = uses().filter(|of| of.is_known).map(|of| of.bytes).reduce(|sum, bytes| sum + bytes);
                 let idle = uses().map(|of| of.idle).sum::<u64>();
                 one.how.margin = one.how.margin.max(how.margin);
                 one.reached = one.reached.take().or_else(|| reached.clone());
@@ -271,7 +271,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
         let known = Known {
             current,
             in_use,
-            is_surveyed: known > 0 && known >= in_use / 2,
+            is_surveyed: known.is_some_and(|known| known >= in_use / 2),
             was_above,
             margin: how.margin_of(if self.is_dry { current.saturating_sub(idle) } else { current }),
             least,

@@ -3,7 +3,8 @@
 use isotherm_core::PAGE_SIZE;
 use isotherm_kernel::cgroup::MemoryLimit;
 
-/// A limit is let down only if that is at least this part of the margin. So it is not written for each page.
+/// A limit is let down only if that is at least this part of the margin, or to the least. So it is not written for
+/// each page.
 const LEAST_STEP: u64 = 4;
 
 /// What is known of the memory of a cgroup.
@@ -50,7 +51,8 @@ pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Opti
         return (wanted > now).then_some(wanted);
     }
     let MemoryLimit::Bytes(lower) = wanted else { return None };
-    let is_worth_it = lower < limit && limit - lower >= known.margin / LEAST_STEP;
+    let is_least = lower == known.least.next_multiple_of(PAGE_SIZE);
+    let is_worth_it = lower < limit && (is_least || limit - lower >= known.margin / LEAST_STEP);
     // What is above its limit needs no lower one.
     (is_worth_it && known.is_surveyed && known.was_above != Some(true)).then_some(wanted)
 }
@@ -140,6 +142,7 @@ mod tests {
         assert_eq!(next(mib(150), Max, &least(150)), None);
         assert_eq!(next(mib(150), Max, &least(170)), Some(mib(170)));
         assert_eq!(next(mib(150), Max, &least(120)), Some(mib(120)));
+        assert_eq!(next(mib(122), Max, &least(120)), Some(mib(120)), "less than a quarter of the margin");
         assert_eq!(next(mib(150), mib(150), &least(170)), None, "its owner has a lower one");
         assert_eq!(without(60 * MIB, Max, &least(150)), Some(mib(150)));
     }

@@ -51,7 +51,7 @@ fn cgroup(root: &Path) -> CgroupMemory {
 
 /// What a scheme wants with 60 of 100 MiB in use, all of it known.
 pub(super) fn wanted<F: CgroupFiles>(cgroup: CgroupMemory<F>) -> Wanted<F> {
-    let (in_use, known, idle) = (60 * MIB, 60 * MIB, 40 * MIB);
+    let (in_use, known, idle) = (60 * MIB, Some(60 * MIB), 40 * MIB);
     Wanted { cgroup, how: CgroupLimit::DEFAULT, reached: None, in_use, known, idle }
 }
 
@@ -121,7 +121,7 @@ fn the_memory_in_use_is_protected_whatever_the_goals_and_given_back_at_the_end()
     limits.set_each(vec![reached(cgroup(root.path()))]);
     assert_eq!((low(), high(root.path())), ((60 * MIB).to_string(), "max".into()));
     assert_eq!(limits.said(), "memory.low of /a is 60 MiB now (before: 0 B)\n");
-    let less = Wanted { in_use: 40 * MIB, known: 40 * MIB, ..wanted(cgroup(root.path())) };
+    let less = Wanted { in_use: 40 * MIB, known: Some(40 * MIB), ..wanted(cgroup(root.path())) };
     limits.set_each(vec![less]);
     assert_eq!(low(), (40 * MIB).to_string());
     limits.end();
@@ -170,6 +170,18 @@ fn a_cgroup_is_not_limited_before_it_is_known_how_much_is_to_be_left_and_not_bel
     assert!(!limits.has_its_least(&cgroup(root.path()), CgroupLimit::DEFAULT));
     drop(limits);
     assert_eq!(high(root.path()), "max");
+}
+
+#[test]
+fn a_cgroup_that_uses_nothing_is_limited_and_one_that_is_not_known_is_not() {
+    let root = made();
+    let mut limits = CgroupLimits::new(root.path(), LimitFile::High);
+    for known in [None, Some(20 * MIB)] {
+        limits.set_each(vec![Wanted { known, ..wanted(cgroup(root.path())) }]);
+        assert_eq!(high(root.path()), "max");
+    }
+    limits.set_each(vec![Wanted { in_use: 0, known: Some(0), ..wanted(cgroup(root.path())) }]);
+    assert_eq!(high(root.path()), limited());
 }
 
 #[test]
