@@ -3,74 +3,24 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddressSpace, BoxError, Layout, MOST_JOIN, TargetId, TargetSpace, chain};
 
-use crate::TargetError;
 use crate::births::Births;
-use crate::ends::Ends;
 use crate::listing::{PidNamespace, ROOT, parent, process_ids};
 use crate::member::{Activity, Member, Update};
 use crate::part::{Part, page_ranges};
 use crate::select::{Finder, Selection};
 use crate::shared_spaces::SharedSpaces;
 use crate::unreadable::Unreadable;
-
-/// The processes of a run as of the last survey. Clones share one table.
-#[derive(Clone, Debug, Default)]
-pub struct ProcessTable {
-    members: Arc<Mutex<BTreeMap<TargetId, Member>>>,
-    /// Tells which of the members have ended.
-    ends: Arc<Ends>,
-    news: Arc<Mutex<Vec<String>>>,
-    /// How many processes have begun and ended without becoming members, as far as that was not taken.
-    unseen: Arc<AtomicU64>,
-}
-
-/// At most this much news waits to be taken.
-const MOST_NEWS: usize = 64;
-
-impl ProcessTable {
-    /// Locks the table of the processes, by identity.
-    pub fn members(&self) -> MutexGuard<'_, BTreeMap<TargetId, Member>> {
-        // A panic in another thread leaves the map consistent, because each change is one insertion or removal.
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Which of the processes have ended.
-    pub(crate) fn ends(&self) -> Arc<Ends> {
-        Arc::clone(&self.ends)
-    }
-
-    /// Takes what has happened since the last call that the user must know of: processes that cannot be read at the
-    /// moment, that are no longer watched although they live, or that did not join.
-    pub fn take_news(&self) -> Vec<String> {
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Takes how many processes of the selection have begun and ended since the last call without becoming members. The
-    /// kernel reports them to root. It drops some if many begin at once, so that there may have been more.
-    pub fn take_unseen(&self) -> u64 {
-        self.unseen.swap(0, Ordering::Relaxed)
-    }
-
-    fn tell(&self, news: String) {
-        let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < MOST_NEWS && !all.contains(&news) {
-            all.push(news);
-        }
-    }
-}
+use crate::{ProcessTable, TargetError};
 
 /// The address spaces of the processes of a selection and, optionally, of their descendants.
 #[derive(Debug)]
 pub struct Processes {
     process_table: ProcessTable,
-    /// The process whose end ends the run.
-    leader: Option<TargetId>,
     /// Whether the run goes on while there is no process.
     waits: bool,
     /// The part of each process that is watched.
@@ -151,7 +101,6 @@ impl Processes {
         }
         let mut begun = Self {
             process_table: ProcessTable::default(),
-            leader: None,
             waits,
             part: Part::default(),
             finder: Finder::new(selection),
@@ -193,7 +142,7 @@ impl Processes {
 
     /// Opens a process that is to be watched.
     fn open(&self, pid: u32) -> Result<Member, TargetError> {
-        Member::open(pid, &self.part, &self.process_table.ends, &self.namespace)
+        Member::open(pid, &self.part, self.process_table.ends(), &self.namespace)
     }
 
     /// Adds the processes that belong to the selection at the start.
@@ -241,7 +190,8 @@ impl Processes {
     #[must_use]
     pub fn ending_with(self, pid: u32) -> Self {
         let leader = with_pid(&self.process_table.members(), pid).unwrap_or(TargetId::process(pid, Duration::ZERO));
-        Self { leader: Some(leader), ..self }
+        self.process_table.end_with(leader);
+        self
     }
 
     /// Monitors only a part of each process. What belongs to the part may be mapped later.
@@ -257,7 +207,7 @@ impl Processes {
         }
         let is_empty = members.values().all(|member| member.mappings.is_empty());
         drop(members);
-        if is_empty && !part.is_whole() && !self.waits && self.leader.is_none() {
+        if is_empty && !part.is_whole() && !self.waits && self.process_table.leader().is_none() {
             let selection = self.finder.selection().to_string();
             return Err(TargetError::NothingMapped { part: part.to_string(), selection });
         }
@@ -349,11 +299,11 @@ impl AddressSpace for Processes {
         self.find_orphans(&mut members);
         self.find_shared(&mut members, &other_programs);
         let mut spaces = spaces(&members);
-        if self.leader.is_some_and(|leader| !members.contains_key(&leader)) {
+        if self.process_table.leader().is_some_and(|leader| !members.contains_key(&leader)) {
             spaces.clear();
         }
         if spaces.is_empty()
-            && let Some((id, lost)) = self.lost.take_if(|(id, _)| self.leader.is_none_or(|leader| leader == *id))
+            && let Some((id, lost)) = self.lost.take_if(|(id, _)| table.leader().is_none_or(|leader| leader == *id))
         {
             debug_assert!(!members.contains_key(&id), "{id}");
             return Err(lost.into());
@@ -396,7 +346,7 @@ impl AddressSpace for Processes {
     /// Whether processes are waited for, or there are some that may map later what belongs to the part.
     fn awaits_targets(&self) -> bool {
         let members = self.process_table.members();
-        let goes_on = self.leader.map_or(!members.is_empty(), |leader| members.contains_key(&leader));
+        let goes_on = self.process_table.leader().map_or(!members.is_empty(), |leader| members.contains_key(&leader));
         self.waits || (goes_on && !self.part.is_whole())
     }
 }
@@ -407,7 +357,7 @@ impl Processes {
     /// # Errors
     /// If it cannot be found out which have.
     fn leave(&self, members: &mut BTreeMap<TargetId, Member>) -> Result<(), BoxError> {
-        for pid in self.process_table.ends.ended(members.len())? {
+        for pid in self.process_table.ends().ended(members.len())? {
             if let Some(id) = with_pid(members, pid) {
                 members.remove(&id);
                 self.finder.selection().parties().into_iter().for_each(|parties| parties.ended(id));
@@ -454,7 +404,7 @@ impl Processes {
         let belonging = self.finder.selection().belonging();
         let lives = self.finder.take_lives();
         let ended = self.births.take(&lives, belonging, |pid| with_pid(members, pid).is_some());
-        self.process_table.unseen.fetch_add(ended, Ordering::Relaxed);
+        self.process_table.add_unseen(ended);
     }
 
     /// Adds the descendants whose parents have ended before they were found.
@@ -470,7 +420,7 @@ impl Processes {
             }
         }
         let ended = self.births.check(Instant::now());
-        self.process_table.unseen.fetch_add(ended, Ordering::Relaxed);
+        self.process_table.add_unseen(ended);
     }
 
     /// Adds the processes that belong to the selection by now. Returns those that are new.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::ProcessTable;
-use crate::ends::Ends;
 
 /// Stops a run from another thread or from a signal handler. Clones refer to the same run.
 #[derive(Clone, Debug)]
@@ -91,7 +90,7 @@ fn signal(event: &OwnedFd) {
 pub enum Woken {
     /// The time is reached, or the pause is over.
     Due,
-    /// A target has ended. [`Waiter::until`] returns this only when the time is reached too.
+    /// A target has ended. [`Waiter::until`] returns this only when the time is reached too, or no target is left.
     TargetEnded,
     /// A stop is requested.
     Stopped,
@@ -100,23 +99,24 @@ pub enum Woken {
 /// Waits for the sampling rounds of one run.
 #[derive(Debug)]
 pub struct Waiter {
-    ends: Arc<Ends>,
+    processes: ProcessTable,
     stop: Stop,
 }
 
 impl Waiter {
     /// A waiter that notices the end of the processes in `process_table`, and `stop`.
-    pub fn new(process_table: ProcessTable, stop: Stop) -> Self {
-        Self { ends: process_table.ends(), stop }
+    pub fn new(processes: ProcessTable, stop: Stop) -> Self {
+        Self { processes, stop }
     }
 
-    /// Waits until `due`, or until the stop. Returns at once if `due` has passed.
+    /// Waits until `due`, until the stop, or until the run [is over](ProcessTable::is_over). Returns at once if `due`
+    /// has passed.
     ///
     /// # Errors
     /// Fails if `poll(2)` fails.
     pub fn until(&mut self, due: Instant) -> std::io::Result<Woken> {
         let has_ended = self.wait(None, Some(due))?;
-        if has_ended {
+        if has_ended && !self.processes.is_over() {
             // The end of a target does not shorten the round of the other targets.
             poll_until(&mut [PollFd::new(&self.stop.0.event, PollFlags::IN)], Some(due))?;
         }
@@ -141,7 +141,7 @@ impl Waiter {
     /// has ended.
     fn wait(&self, other: Option<&OwnedFd>, due: Option<Instant>) -> std::io::Result<bool> {
         let stop = self.stop.0.event.as_fd();
-        let (ends, other) = (self.ends.descriptor(), other.map(AsFd::as_fd));
+        let (ends, other) = (self.processes.ends().descriptor(), other.map(AsFd::as_fd));
         // Where there is nothing to wait for, the stop stands for it.
         let mut fds = [Some(stop), ends, other].map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(stop), PollFlags::IN));
         poll_until(&mut fds, due)?;

@@ -324,27 +324,32 @@ fn the_run_ends_with_its_leader_while_others_still_run() {
     let processes = Processes::new([leader.id(), other.id()], false).unwrap();
     let mut processes = processes.ending_with(leader.id());
     assert_eq!(ids(&mut processes).len(), 2);
+    assert!(!processes.process_table().is_over());
     leader.end();
-    assert!(ids(&mut processes).is_empty());
+    assert!(processes.process_table().is_over() && ids(&mut processes).is_empty());
 }
 
 #[test]
 fn a_wait_reports_the_end_of_a_target_and_a_stop() {
-    let mut sleep = ChildGuard::start("sleep", &["1000"]);
-    let processes = Processes::new([sleep.id()], false).unwrap();
-    let stop = Stop::new().unwrap();
-    let mut waiter = Waiter::new(processes.process_table(), stop.clone());
+    let mut sleeps = [ChildGuard::start("sleep", &["1000"]), ChildGuard::start("sleep", &["1000"])];
+    let mut processes = Processes::new(sleeps.each_ref().map(ChildGuard::id), false).unwrap();
+    let (stop, table) = (Stop::new().unwrap(), processes.process_table());
+    let mut waiter = Waiter::new(table.clone(), stop.clone());
     let soon = || Instant::now() + Duration::from_millis(20);
+    let late = || Instant::now() + Duration::from_secs(3600);
 
     let due = soon();
     assert_eq!(waiter.until(due).unwrap(), Woken::Due);
     assert!(Instant::now() >= due);
-    sleep.end();
+    sleeps[0].end();
     let due = soon();
     assert_eq!(waiter.until(due).unwrap(), Woken::TargetEnded);
-    assert!(Instant::now() >= due, "the round of the other targets is not shortened");
+    assert!(Instant::now() >= due && !table.is_over(), "the round of the other target is not shortened");
+    sleeps[1].end();
+    assert_eq!(waiter.until(late()).unwrap(), Woken::TargetEnded, "no target is left to wait for");
+    assert!(table.is_over() && ids(&mut processes).is_empty());
     stop.ask();
-    assert_eq!(waiter.until(Instant::now() + Duration::from_secs(3600)).unwrap(), Woken::Stopped);
+    assert_eq!(waiter.until(late()).unwrap(), Woken::Stopped);
 }
 
 #[test]

@@ -63,6 +63,20 @@ fn a_run_ends_with_its_last_target() {
 }
 
 #[test]
+fn a_run_does_not_wait_for_samples_of_targets_that_have_ended() {
+    let target = Target::start();
+    let hour = Duration::from_secs(3600);
+    let (sampling, aggregation, update) = (Some(hour), Some(hour), Some(hour));
+    let attributes = AttributeOptions { sampling, aggregation, update, regions: None };
+    let mut run = watch(target.pid()).attributes(attributes).prepare().unwrap();
+    let events = run.subscribe();
+    let session = run.start().unwrap();
+    drop(target);
+    assert!(events.into_iter().any(|event| matches!(event, Event::End(EndReason::Finished))));
+    session.wait().unwrap();
+}
+
+#[test]
 fn a_mark_is_of_the_moment_at_which_it_was_made() {
     let target = Target::start();
     let mut run = watch(target.pid()).prepare().unwrap();

@@ -438,6 +438,11 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(self.next(now))
     }
 
+    /// Whether at least half of the aggregation under way is over at `now`.
+    pub fn is_half_aggregated(&self, now: Duration) -> bool {
+        self.rounds.max(self.rounds_until(now)) >= self.attributes.samples().div_ceil(2)
+    }
+
     /// Ends the aggregation at `now`, as if the aggregation interval were as long as the time so far. Does nothing
     /// before the first sampling interval is over. So a run that is shorter than an aggregation has a snapshot, if this
     /// is called at its end.

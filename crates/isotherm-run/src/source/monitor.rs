@@ -92,16 +92,27 @@ impl Source for MonitorSource {
             }
             let due = now + after;
             let woken = waiter.until(due).map_err(RunError::Wait)?;
-            // A run that ends within its first aggregation has a snapshot all the same. Whether it ends with this
-            // target is not known yet. After a stop, schemes get no snapshot to act on.
-            let may_end = woken == Woken::TargetEnded || woken == Woken::Stopped && !control.mailbox.is_open();
-            if may_end && outlet.snapshots() == 0 {
+            // A run that ends within its first aggregation has a snapshot all the same, and so has the second half of the
+            // last one. Whether the run ends with this target is not known yet. After a stop, schemes get no snapshot to
+            // act on.
+            let is_last = woken == Woken::TargetEnded && driver.processes.is_over();
+            let is_stopped = woken == Woken::Stopped && !control.mailbox.is_open();
+            let may_end = is_stopped || woken == Woken::TargetEnded;
+            if may_end && outlet.snapshots() == 0
+                || (is_last || is_stopped) && monitor.is_half_aggregated(start.elapsed())
+            {
                 monitor.cut_short(start.elapsed())?;
                 driver.take_in(&mut monitor, start.elapsed(), outlet);
             }
             match woken {
                 Woken::Due => {}
-                Woken::TargetEnded => monitor.ask_for_update(),
+                Woken::TargetEnded => {
+                    if is_last {
+                        // There is nothing to save CPU time for.
+                        monitor.set_update_gap(Duration::ZERO);
+                    }
+                    monitor.ask_for_update();
+                }
                 Woken::Stopped => break EndReason::Stopped,
             }
             let commands = control.take();
@@ -127,6 +138,10 @@ impl Source for MonitorSource {
                 outlet.attributes(in_force);
             }
             if is_over(now) {
+                if !control.mailbox.is_open() && monitor.is_half_aggregated(now - start) {
+                    monitor.cut_short(now - start)?;
+                    driver.take_in(&mut monitor, now - start, outlet);
+                }
                 break EndReason::DurationOver;
             }
         };
