@@ -10,9 +10,10 @@ use isotherm_core::scheme::{Action, Actuator, DryRunActuator, Outcome, Refusal, 
 use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId, TargetSnapshot};
 use rustix::io::Errno;
 
+use super::ahead::Ahead;
 use super::call_method::CallMethod;
 use super::check::check;
-use super::dense::dense;
+use super::dense::{LEAST_TO_FILL, dense, fills_up};
 use super::error::ActError;
 use super::files::FileCache;
 use super::held::Held;
@@ -57,6 +58,8 @@ pub struct ProcessActuator {
     refusals: HashMap<TargetId, InsideError>,
     /// The targets in which huge pages were forbidden.
     forbidden: HashSet<TargetId>,
+    /// The mappings that were looked at for huge pages ahead.
+    ahead: Ahead,
 }
 
 impl ProcessActuator {
@@ -79,6 +82,7 @@ impl ProcessActuator {
             interrupt: Arc::default(),
             refusals: HashMap::new(),
             forbidden: HashSet::new(),
+            ahead: Ahead::default(),
         }
     }
 
@@ -129,7 +133,9 @@ impl ProcessActuator {
     /// Replaces the process table.
     pub fn act_on(&mut self, process_table: ProcessTable) {
         self.process_table = process_table;
-        self.forbidden.retain(|target| Held::new(&self.process_table, *target).is_some());
+        let is_held = |target: &TargetId| Held::new(&self.process_table, *target).is_some();
+        self.forbidden.retain(is_held);
+        self.ahead.retain(is_held);
     }
 
     /// A flag that ends the work. Any thread may set it. A call of [`apply`](Actuator::apply) in progress finishes, and
@@ -203,6 +209,9 @@ impl ProcessActuator {
                     refuse_all(work.ranges, outcomes, refusal);
                 }
             }
+            (Some(held), CallMethod::Inside(_)) if work.action == Action::HugePageAhead => {
+                self.allow_huge_pages_ahead(&held, work.ranges, outcomes);
+            }
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }
         Ok(())
@@ -236,6 +245,43 @@ impl ProcessActuator {
             outcome.applied += block.applied;
             if let Some(refusal) = block.refusal {
                 outcome.refuse(block.refused, refusal);
+            }
+        }
+    }
+
+    /// Allows huge pages in the whole mappings of the ranges, if they fill up. What lies in other mappings, or in those
+    /// where this was done before, is neither applied nor refused.
+    fn allow_huge_pages_ahead(&mut self, held: &Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        let (target, now) = (held.target(), self.began.elapsed());
+        let found = held.mapped_within(ranges).and_then(|mut mapped| {
+            mapped.retain(|mapping| {
+                mapping.size() >= LEAST_TO_FILL
+                    && ranges.iter().any(|range| mapping.intersection(*range).is_some())
+                    && self.ahead.is_due(target, *mapping, now)
+            });
+            Ok((fills_up(&self.root, held.pid, &mapped)?, mapped))
+        });
+        let (filling, looked_at) = match found {
+            // If the process has ended, another process may have had its ID while the pages were read.
+            Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
+                return refuse_all(ranges, outcomes, refusal(Errno::SRCH));
+            }
+            Ok(found) => found,
+            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
+        };
+        let mut of_filling = vec![Outcome::default(); filling.len()];
+        if !filling.is_empty() {
+            self.apply_inside(held, InsideCall::HugePage, &filling, &mut of_filling);
+        }
+        for mapping in looked_at {
+            let allowed = filling.iter().position(|filling| *filling == mapping).map(|nth| of_filling[nth].refusal);
+            self.ahead.saw(target, mapping, allowed == Some(None), now);
+            for (range, outcome) in ranges.iter().zip(outcomes.iter_mut()) {
+                match (mapping.intersection(*range), allowed) {
+                    (Some(part), Some(None)) => outcome.applied += part.size(),
+                    (Some(part), Some(Some(why))) => outcome.refuse(part.size(), why),
+                    _ => {}
+                }
             }
         }
     }

@@ -49,6 +49,7 @@ impl Row {
             }
             Action::HugePage if may_be_inside => row(Inside(InsideCall::HugePage)),
             Action::HugePage | Action::Collapse => row(Outside(Advice::Collapse)),
+            Action::HugePageAhead => row(Inside(InsideCall::HugePage)),
             Action::NoHugePage => row(Inside(InsideCall::NoHugePage)),
             Action::MLock => row(Inside(InsideCall::MLock)),
             Action::MUnlock => row(Inside(InsideCall::MUnlock)),

@@ -16,12 +16,51 @@ use isotherm_kernel::pages::{PageBuffer, Pagemap};
 /// (docs/evaluation.md).
 const MIN_PRESENT: u64 = HUGE_PAGE_SIZE / 8 * 7;
 
+/// How many blocks of a mapping are read to find whether it [fills up](fills_up), and how many of them must have a
+/// present page. So a small part that is full by chance says nothing about the rest.
+const SAMPLED: u64 = 128;
+const MIN_SAMPLED: u64 = 16;
+
+/// A smaller mapping never [fills up](fills_up).
+pub(super) const LEAST_TO_FILL: u64 = MIN_SAMPLED * HUGE_PAGE_SIZE;
+
+/// What a block of 2 MiB has in memory.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Bytes that are present.
+    present: u64,
+    /// Whether it is a huge page.
+    is_huge: bool,
+}
+
+impl Block {
+    /// Reads the page table entries of the pages of a block, which `range` is.
+    ///
+    /// Aligned frames that follow one another are a huge page. Of one that the kernel maps page by page, as after a
+    /// part of it was unmapped, this is wrong. That is rare, and costs no memory.
+    fn read(pagemap: &Pagemap, range: AddrRange, buffer: &mut PageBuffer) -> Result<Self, Errno> {
+        let (mut present, mut next, mut is_huge) = (0, None, true);
+        let count = |frame: Option<u64>| {
+            present += frame.map_or(0, |_| PAGE_SIZE);
+            is_huge &= frame.is_some_and(|frame| match next {
+                Some(next) => frame == next,
+                None => frame.is_multiple_of(HUGE_PAGE_SIZE / PAGE_SIZE),
+            });
+            next = frame.map(|frame| frame + 1);
+        };
+        pagemap.frames(range.page_addresses(), buffer, count).map_err(|error| error.errno())?;
+        Ok(Self { present, is_huge })
+    }
+
+    /// Whether a huge page adds little to it.
+    const fn is_dense(&self) -> bool {
+        self.present >= MIN_PRESENT
+    }
+}
+
 /// The aligned blocks of 2 MiB with at least [`MIN_PRESENT`] present bytes in process `pid` that are no huge page yet.
 /// Each lies entirely in one of `ranges`, and comes with the index of that range. The blocks of a range are in
 /// ascending order.
-///
-/// Aligned frames that follow one another are a huge page. Of one that the kernel maps page by page, as after a part of
-/// it was unmapped, this is wrong. That is rare, and costs no memory.
 ///
 /// # Errors
 /// Returns the error of open(2) or read(2) on the pagemap of the process. `root` is the directory that stands for `/`.
@@ -30,20 +69,40 @@ pub(super) fn dense(root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<Vec<(
     let mut buffer = PageBuffer::default();
     let mut found = Vec::new();
     for (index, range) in ranges.iter().enumerate() {
-        for block in range.aligned_inside(HUGE_PAGE_SIZE).into_iter().flat_map(|inside| inside.pieces(HUGE_PAGE_SIZE)) {
-            let (mut present, mut next, mut is_huge) = (0, None, true);
-            let count = |frame: Option<u64>| {
-                present += frame.map_or(0, |_| PAGE_SIZE);
-                is_huge &= frame.is_some_and(|frame| match next {
-                    Some(next) => frame == next,
-                    None => frame.is_multiple_of(HUGE_PAGE_SIZE / PAGE_SIZE),
-                });
-                next = frame.map(|frame| frame + 1);
-            };
-            pagemap.frames(block.page_addresses(), &mut buffer, count).map_err(|error| error.errno())?;
-            if present >= MIN_PRESENT && !is_huge {
-                found.push((index, block));
+        for range in range.aligned_inside(HUGE_PAGE_SIZE).into_iter().flat_map(|inside| inside.pieces(HUGE_PAGE_SIZE)) {
+            let block = Block::read(&pagemap, range, &mut buffer)?;
+            if block.is_dense() && !block.is_huge {
+                found.push((index, range));
             }
+        }
+    }
+    Ok(found)
+}
+
+/// Those of `mappings` of process `pid` that fill up: of their aligned blocks of 2 MiB that have a present page, seven
+/// eighths and more are dense. Of each mapping, [`SAMPLED`] blocks at most are read, which are evenly spaced, and
+/// [`MIN_SAMPLED`] of them must have a present page.
+///
+/// # Errors
+/// As [`dense`].
+pub(super) fn fills_up(root: &Path, pid: u32, mappings: &[AddrRange]) -> Result<Vec<AddrRange>, Errno> {
+    let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| error.errno())?;
+    let mut buffer = PageBuffer::default();
+    let mut found = Vec::new();
+    for mapping in mappings {
+        let Some(whole) = mapping.aligned_inside(HUGE_PAGE_SIZE) else { continue };
+        let blocks = whole.size() / HUGE_PAGE_SIZE;
+        let sampled = blocks.min(SAMPLED);
+        let (mut used, mut dense) = (0, 0);
+        for nth in 0..sampled {
+            let start = whole.start() + nth * blocks / sampled * HUGE_PAGE_SIZE;
+            let Some(range) = AddrRange::new(start, start + HUGE_PAGE_SIZE) else { continue };
+            let block = Block::read(&pagemap, range, &mut buffer)?;
+            used += u64::from(block.present > 0);
+            dense += u64::from(block.is_dense());
+        }
+        if used >= MIN_SAMPLED && dense * 8 >= used * 7 {
+            found.push(*mapping);
         }
     }
     Ok(found)
@@ -92,6 +151,25 @@ mod tests {
         let h = HUGE_PAGE_SIZE;
         let found = dense(root.path(), 7, &[range(0, 3 * h)]);
         assert_eq!(found, Ok(vec![(0, range(h, 2 * h)), (0, range(2 * h, 3 * h))]));
+    }
+
+    #[test]
+    fn a_mapping_fills_up_if_nearly_all_blocks_that_it_uses_are_dense() {
+        let (h, all) = (HUGE_PAGE_SIZE, range(0, 600 * HUGE_PAGE_SIZE));
+        let fills_up = |present: Vec<u64>| {
+            let mut whole = vec![0; 600];
+            whole[..present.len()].copy_from_slice(&present);
+            !fills_up(made(&whole).path(), 7, &[all]).unwrap().is_empty()
+        };
+        // A program has written to its first 200 MiB, and threads to a piece each.
+        assert!(fills_up(vec![512; 100]));
+        let pieces = (0..600).map(|block| [512, 512, 512, 511, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][block % 15]).collect();
+        assert!(!fills_up(pieces), "a fifth of the blocks are sparse");
+        assert!(!fills_up(vec![512; 50]), "too little is used");
+        assert!(!fills_up(vec![300; 600]), "the blocks are half empty");
+        assert!(!fills_up(vec![0; 600]));
+        let root = made(&[512; 20]);
+        assert_eq!(super::fills_up(root.path(), 7, &[range(0, 15 * h), range(h, 17 * h)]), Ok(vec![range(h, 17 * h)]));
     }
 
     #[test]

@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod actuator;
+mod ahead;
 mod cache_age;
 mod call_method;
 mod check;

@@ -202,6 +202,28 @@ fn huge_pages_are_forbidden_allowed_made_and_found() {
 }
 
 #[test]
+fn huge_pages_are_allowed_in_the_rest_of_a_mapping_that_fills_up_and_nowhere_else() {
+    let sparse = Target::start("touch");
+    let mut none = actuator(&sparse);
+    or_skip!(none.supports(Action::HugePageAhead, true));
+    assert_eq!(apply(&mut none, &sparse, Action::HugePageAhead, &[sparse.memory]), [Outcome::default()], "too small");
+    assert!(!sparse.has_flag("hg"));
+
+    let mut target = Target::start("fill");
+    let mut actuator = actuator(&target);
+    let ranges = [target.memory];
+    assert_eq!(apply(&mut actuator, &target, Action::HugePageAhead, &ranges), [Outcome::all(target.memory)]);
+    assert!(target.has_flag("hg"));
+    assert_eq!(apply(&mut actuator, &target, Action::HugePageAhead, &ranges), [Outcome::default()], "done before");
+    // The kernel makes some huge pages of what is there, 16 MiB in ten seconds.
+    let before = target.kib("AnonHugePages:");
+    target.send("fill");
+    assert_eq!(target.answer(), "filled");
+    let made = target.kib("AnonHugePages:") - before;
+    assert!(made > 32 << 10, "{made} KiB of the 64 MiB that were filled are in huge pages");
+}
+
+#[test]
 fn pages_that_were_made_cold_are_not_active() {
     let target = Target::start("touch");
     let (mut actuator, mut inspector) = (actuator(&target), inspector(&target));

@@ -57,6 +57,9 @@ fn action(scheme: &Scheme) -> Cow<'static, str> {
         (Action::PageOut, _) => "reclaims memory at once, to swap or to its file (MADV_PAGEOUT).",
         (Action::HugePage, false) => "makes huge pages at once where 7/8 of a huge page are in memory (MADV_COLLAPSE).",
         (Action::HugePage, true) => "allows huge pages, by a call inside the target (MADV_HUGEPAGE).",
+        (Action::HugePageAhead, _) => {
+            "allows huge pages in the rest of a mapping that fills up, by a call inside the target (MADV_HUGEPAGE)."
+        }
         (Action::NoHugePage, _) => "forbids huge pages, by a call inside the target (MADV_NOHUGEPAGE).",
         (Action::Collapse, _) => "makes huge pages at once (MADV_COLLAPSE).",
         (Action::MLock, _) => "locks memory, so that it is not reclaimed, by a call inside the target (mlock).",

@@ -47,7 +47,7 @@ fn actions() {
     wrong("schemes:\n  - action: page_out\n", &[(2, 13, "did you mean pageout?")]);
     wrong("schemes:\n  - action: swap\n", &[(2, 13, "expected stat, willneed, cold, pageout")]);
     wrong("schemes:\n  - action: [stat]\n", &[(2, 13, "found a list")]);
-    for action in ["nohugepage", "mlock", "munlock"] {
+    for action in ["hugepage_ahead", "nohugepage", "mlock", "munlock"] {
         wrong(&format!("schemes:\n  - action: {action}\n"), &[(2, 13, "`inside: true`")]);
         assert!(parse("f", &format!("schemes:\n  - action: {action}\n    inside: true\n")).is_ok());
     }

@@ -235,7 +235,8 @@ impl SimActuator {
                 let pages = reclaimed[first..end].iter().zip(&mut machine.slow[area][first..end]);
                 return move_pages(action, pages.zip(range.page_addresses()), &mut machine.room);
             }
-            Action::Stat | Action::Cold => {}
+            // Faults cost nothing here.
+            Action::Stat | Action::Cold | Action::HugePageAhead => {}
         }
         Outcome::all(range)
     }

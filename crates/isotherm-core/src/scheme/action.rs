@@ -21,6 +21,9 @@ pub enum Action {
     /// Back the memory with huge pages. From outside, make a huge page now where at least seven eighths of one are
     /// in memory (`MADV_COLLAPSE`). From inside, allow huge pages (`MADV_HUGEPAGE`).
     HugePage,
+    /// Allow huge pages in all of a mapping that fills up (`MADV_HUGEPAGE`), before the rest of it is used; from inside
+    /// only.
+    HugePageAhead,
     /// Forbid huge pages (`MADV_NOHUGEPAGE`); from inside only.
     NoHugePage,
     /// Make huge pages now (`MADV_COLLAPSE`), however little of them is in use.
@@ -146,12 +149,13 @@ struct Row {
 impl Action {
     /// All actions, in the order in which they are documented. Those that move memory to nodes that a scheme names have
     /// node 0.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Stat,
         Self::WillNeed,
         Self::Cold,
         Self::PageOut,
         Self::HugePage,
+        Self::HugePageAhead,
         Self::NoHugePage,
         Self::Collapse,
         Self::MLock,
@@ -183,6 +187,7 @@ impl Action {
             Self::Cold => row("cold", ColdestFirst, PAGE, IdlePages, None),
             Self::PageOut => row("pageout", ColdestFirst, PAGE, IdlePages, None),
             Self::HugePage => row("hugepage", HottestFirst, HUGE, PresentHugePages, None),
+            Self::HugePageAhead => inside(row("hugepage_ahead", HottestFirst, HUGE, Region, None)),
             Self::NoHugePage => inside(row("nohugepage", ColdestFirst, HUGE, Region, None)),
             Self::Collapse => row("collapse", HottestFirst, HUGE, PresentHugePages, None),
             Self::MLock => inside(row("mlock", HottestFirst, PAGE, PresentPages, None)),
@@ -303,9 +308,14 @@ impl Action {
         matches!(self, Self::PageOut | Self::Reclaim(_) | Self::Limit(_))
     }
 
-    /// Whether the action changes the memory, so that its age starts again.
+    /// Whether the action changes the memory or what may become of it.
     pub const fn changes_memory(&self) -> bool {
         !matches!(self, Self::Stat)
+    }
+
+    /// Whether the age of the memory starts again.
+    pub const fn restarts_age(&self) -> bool {
+        !matches!(self, Self::Stat | Self::HugePageAhead)
     }
 }
 

@@ -434,7 +434,7 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                 }
             }
             // Refused memory is of age 0 as well, so that it is not tried again at once.
-            if action.changes_memory() && !is_in_place {
+            if action.restarts_age() && !is_in_place {
                 self.history.mark(target, range, self.snapshot.time);
             }
             self.last.regions.push(ActedRegion { target, range, applied });

@@ -165,6 +165,17 @@ fn the_action_stat_changes_no_age() {
 }
 
 #[test]
+fn allowing_huge_pages_ahead_changes_no_age() {
+    let log = Log::default();
+    let scheme = Scheme { inside: true, ..Scheme::new("ahead", idle(SECOND), Action::HugePageAhead) };
+    let mut schemes = Schemes::new(vec![scheme], TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
+    for nth in 20..25 {
+        schemes.aggregated(&one(nth, &[(0, 10, 0, 20)])).unwrap();
+    }
+    assert_eq!(log.take().len(), 5);
+}
+
+#[test]
 fn the_action_stat_counts_a_region_as_one_however_large_it_is() {
     let log = Log::default();
     let stat = Scheme::new("stat", idle(SECOND), Action::Stat);

@@ -199,7 +199,7 @@ proptest! {
                     prop_assert!(scheme.condition.holds(region.range.size(), rate, 0.0, age.max(least)));
                     prop_assert!(age >= least);
                 }
-                if scheme.action.changes_memory() {
+                if scheme.action.restarts_age() {
                     let again = last.iter().any(|(then, t, r)| {
                         *t == target && r.intersection(range).is_some()
                             && snapshot.time - *then < scheme.condition.age.min()

@@ -73,6 +73,30 @@ extern "C" fn run_role() {
                 answer("touched".to_owned());
             }
         }
+        ("fill", _) => {
+            // A mapping that the kernel merges with no other.
+            const FILLED: usize = 128 << 20;
+            // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping. The second
+            // one replaces a part of it, to which nothing refers.
+            let start = unsafe {
+                let all = FILLED + (8 << 20);
+                let all = mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::empty(), MapFlags::PRIVATE).unwrap();
+                let start = (all as usize).next_multiple_of(2 << 20) + (2 << 20);
+                mmap_anonymous(start as *mut _, FILLED, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() as usize
+            };
+            let fill = |from: usize, to: usize| {
+                for page in (start + from..start + to).step_by(4096) {
+                    // SAFETY: the page is in the mapping, which is writable. No reference to it exists.
+                    unsafe { (page as *mut u8).write_volatile(1) };
+                }
+            };
+            fill(0, FILLED / 2);
+            answer(start.to_string());
+            let _ = std::io::stdin().lines().next();
+            fill(FILLED / 2, FILLED);
+            answer("filled".to_owned());
+            let _ = std::io::stdin().lines().next();
+        }
         ("file", path) => {
             let file = std::fs::File::open(path).unwrap();
             // SAFETY: the new mapping replaces `memory` exactly, and no reference to it exists.
