@@ -36,7 +36,7 @@ fn isotherms_own_forms_are_read_too() {
 fn the_form_of_a_file_is_recognised() {
     let schemes = |path: &str| read_schemes(path.as_ref()).unwrap().len();
     assert_eq!(schemes("tests/files/schemes.json"), 2);
-    assert_eq!(schemes("../../schemes/ethp.yaml"), 2);
+    assert_eq!(schemes("../../schemes/ethp.yaml"), 3);
     assert_eq!(schemes("../../schemes/daos.txt"), 3);
     assert!(read_schemes("no/such/file".as_ref()).unwrap_err().to_string().starts_with("no/such/file: cannot be read"));
 }

@@ -92,9 +92,9 @@ impl Source for MonitorSource {
             }
             let due = now + after;
             let woken = waiter.until(due).map_err(RunError::Wait)?;
-            // A run that ends within its first aggregation has a snapshot all the same, and so has the second half of the
-            // last one. Whether the run ends with this target is not known yet. After a stop, schemes get no snapshot to
-            // act on.
+            // A run that ends within its first aggregation has a snapshot all the same, and so has the second half of
+            // the last one. Whether the run ends with this target is not known yet. After a stop, schemes get no
+            // snapshot to act on.
             let is_last = woken == Woken::TargetEnded && driver.processes.is_over();
             let is_stopped = woken == Woken::Stopped && !control.mailbox.is_open();
             let may_end = is_stopped || woken == Woken::TargetEnded;
