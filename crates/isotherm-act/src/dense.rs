@@ -161,7 +161,7 @@ mod tests {
             whole[..present.len()].copy_from_slice(&present);
             !fills_up(made(&whole).path(), 7, &[all]).unwrap().is_empty()
         };
-        // A program has written to its first 200 MiB, and threads to a piece each.
+        // A program has written to its first 200 MiB.
         assert!(fills_up(vec![512; 100]));
         let pieces = (0..600).map(|block| [512, 512, 512, 511, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][block % 15]).collect();
         assert!(!fills_up(pieces), "a fifth of the blocks are sparse");
