@@ -220,14 +220,8 @@ impl ProcessActuator {
     /// Collapses blocks with enough present memory into huge pages. The rest is neither applied nor refused. The kernel
     /// refuses blocks in which this actuator has forbidden huge pages, so that they are allowed there first.
     fn back_with_huge_pages(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
-        let dense = match dense(&self.root, held.pid, ranges) {
-            // If the process has ended, another process may have had its ID while the pages were read.
-            Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
-                return refuse_all(ranges, outcomes, refusal(Errno::SRCH));
-            }
-            Ok(dense) => dense,
-            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
-        };
+        let dense = dense(&self.root, held.pid, ranges);
+        let Some(dense) = read_or_refused(held, dense, ranges, outcomes) else { return };
         let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
         let mut block_outcomes = vec![Outcome::default(); blocks.len()];
         advise_ranges(held, Advice::Collapse, &blocks, &mut block_outcomes);
@@ -261,14 +255,7 @@ impl ProcessActuator {
             });
             Ok((fills_up(&self.root, held.pid, &mapped)?, mapped))
         });
-        let (filling, looked_at) = match found {
-            // If the process has ended, another process may have had its ID while the pages were read.
-            Ok(_) | Err(Errno::NOENT) if held.has_ended() => {
-                return refuse_all(ranges, outcomes, refusal(Errno::SRCH));
-            }
-            Ok(found) => found,
-            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
-        };
+        let Some((filling, looked_at)) = read_or_refused(held, found, ranges, outcomes) else { return };
         let mut of_filling = vec![Outcome::default(); filling.len()];
         if !filling.is_empty() {
             self.apply_inside(held, InsideCall::HugePage, &filling, &mut of_filling);
@@ -276,11 +263,12 @@ impl ProcessActuator {
         for mapping in looked_at {
             let allowed = filling.iter().position(|filling| *filling == mapping).map(|nth| of_filling[nth].refusal);
             self.ahead.saw(target, mapping, allowed == Some(None), now);
+            let Some(refusal) = allowed else { continue };
             for (range, outcome) in ranges.iter().zip(outcomes.iter_mut()) {
-                match (mapping.intersection(*range), allowed) {
-                    (Some(part), Some(None)) => outcome.applied += part.size(),
-                    (Some(part), Some(Some(why))) => outcome.refuse(part.size(), why),
-                    _ => {}
+                let Some(part) = mapping.intersection(*range) else { continue };
+                match refusal {
+                    None => outcome.applied += part.size(),
+                    Some(why) => outcome.refuse(part.size(), why),
                 }
             }
         }
@@ -381,6 +369,23 @@ fn refuse_all(ranges: &[AddrRange], outcomes: &mut [Outcome], refusal: Refusal) 
     for (range, outcome) in ranges.iter().zip(outcomes) {
         *outcome = Outcome::refused(*range, refusal);
     }
+}
+
+/// What was read of the pages of a process. `None` if it cannot be read, or if the process has ended, as another one
+/// may have had its ID while the pages were read. All of `ranges` is refused then.
+fn read_or_refused<T>(
+    held: &Held,
+    read: Result<T, Errno>,
+    ranges: &[AddrRange],
+    outcomes: &mut [Outcome],
+) -> Option<T> {
+    let errno = match read {
+        Ok(_) | Err(Errno::NOENT) if held.has_ended() => Errno::SRCH,
+        Ok(read) => return Some(read),
+        Err(errno) => errno,
+    };
+    refuse_all(ranges, outcomes, refusal(errno));
+    None
 }
 
 impl Actuator for ProcessActuator {

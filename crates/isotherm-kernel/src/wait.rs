@@ -104,7 +104,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that notices the end of the processes in `process_table`, and `stop`.
+    /// A waiter that notices the end of these processes, and `stop`.
     pub fn new(processes: ProcessTable, stop: Stop) -> Self {
         Self { processes, stop }
     }

@@ -101,8 +101,7 @@ impl Source for MonitorSource {
             if may_end && outlet.snapshots() == 0
                 || (is_last || is_stopped) && monitor.is_half_aggregated(start.elapsed())
             {
-                monitor.cut_short(start.elapsed())?;
-                driver.take_in(&mut monitor, start.elapsed(), outlet);
+                driver.cut_short(&mut monitor, start.elapsed(), outlet)?;
             }
             match woken {
                 Woken::Due => {}
@@ -139,8 +138,7 @@ impl Source for MonitorSource {
             }
             if is_over(now) {
                 if !control.mailbox.is_open() && monitor.is_half_aggregated(now - start) {
-                    monitor.cut_short(now - start)?;
-                    driver.take_in(&mut monitor, now - start, outlet);
+                    driver.cut_short(&mut monitor, now - start, outlet)?;
                 }
                 break EndReason::DurationOver;
             }
@@ -212,6 +210,13 @@ impl Driver {
             cpu: monitor_cpu_time(),
             found: Rc::clone(&self.found),
         }
+    }
+
+    /// Ends the aggregation under way at `now`, and hands it over.
+    fn cut_short(&mut self, monitor: &mut LiveMonitor, now: Duration, outlet: &mut Outlet) -> Result<(), RunError> {
+        monitor.cut_short(now)?;
+        self.take_in(monitor, now, outlet);
+        Ok(())
     }
 
     /// Hands over what the monitor has found in the step at `now`, and takes in what the step cost.

@@ -14,6 +14,21 @@ use super::target::{ANSWER, ROLE, SIZE};
 #[unsafe(link_section = ".init_array")]
 static RUN_ROLE: extern "C" fn() = run_role;
 
+/// Maps `size` bytes from a multiple of 2 MiB on. The memory is surrounded by inaccessible memory, so that the kernel
+/// does not merge it with another mapping.
+fn map_alone(size: usize) -> usize {
+    // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping.
+    let reserved = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), size + (8 << 20), ProtFlags::empty(), MapFlags::PRIVATE).unwrap() as usize
+    };
+    let memory = reserved.next_multiple_of(2 << 20) + (2 << 20);
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    // SAFETY: `memory` begins at most 4 MiB after the start of the reserved mapping, which is 8 MiB larger than `size`.
+    // So this replaces a part of that mapping only, and nothing refers to it.
+    unsafe { mmap_anonymous(memory as *mut _, size, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() };
+    memory
+}
+
 /// Runs the role that the environment names. It does nothing in a process that is not a target.
 extern "C" fn run_role() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -22,16 +37,8 @@ extern "C" fn run_role() {
     let (parent, role) = role.split_once(' ').unwrap();
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     assert_eq!(getppid().map(|pid| pid.to_string()).as_deref(), Some(parent), "the test has ended already");
-    // The memory is surrounded by inaccessible memory, so that the kernel does not merge it with another mapping.
-    // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping.
-    let reserved = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), SIZE + (8 << 20), ProtFlags::empty(), MapFlags::PRIVATE).unwrap() as usize
-    };
-    let memory = reserved.next_multiple_of(2 << 20) + (2 << 20);
+    let memory = map_alone(SIZE);
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-    // SAFETY: `memory` begins at most 4 MiB after the start of the reserved mapping, which is 8 MiB larger than `SIZE`.
-    // So this replaces a part of that mapping only, and nothing refers to it.
-    unsafe { mmap_anonymous(memory as *mut _, SIZE, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() };
     let touch = || {
         for page in (memory..memory + SIZE).step_by(4096) {
             // SAFETY: the page is in the mapping, which is writable in all roles that call this. No reference to it
@@ -74,16 +81,8 @@ extern "C" fn run_role() {
             }
         }
         ("fill", _) => {
-            // A mapping that the kernel merges with no other.
             const FILLED: usize = 128 << 20;
-            // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other mapping. The second
-            // one replaces a part of it, to which nothing refers.
-            let start = unsafe {
-                let all = FILLED + (8 << 20);
-                let all = mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::empty(), MapFlags::PRIVATE).unwrap();
-                let start = (all as usize).next_multiple_of(2 << 20) + (2 << 20);
-                mmap_anonymous(start as *mut _, FILLED, ProtFlags::READ | ProtFlags::WRITE, flags).unwrap() as usize
-            };
+            let start = map_alone(FILLED);
             let fill = |from: usize, to: usize| {
                 for page in (start + from..start + to).step_by(4096) {
                     // SAFETY: the page is in the mapping, which is writable. No reference to it exists.
