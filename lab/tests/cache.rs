@@ -8,8 +8,10 @@ use std::process::Command;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::page_cache::{CachedFiles, FileReader};
+use isotherm_kernel::pages::{FrameNodes, SystemRam};
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::MIB;
+use isotherm_lab::migration::SLOW;
 use isotherm_lab::{Running, Zram, eventually, shell};
 
 const IDLE: &str = "- {name: idle, action: pageout, access_rate: 0%, age: {min: 4s}}\n";
@@ -92,6 +94,45 @@ fn idle_page_cache_is_dropped_and_what_is_read_mapped_or_changed_stays() {
     eventually("the other file has left the page cache", || cached(&read) == 0);
     acting.end();
     assert_eq!([&idle, &read, &changed].map(|path| sum(path)), sums);
+}
+
+/// The bytes of page cache of a file that are on the slow node.
+fn on_slow(path: &Path) -> u64 {
+    let nodes = FrameNodes::new(&SystemRam::new("/".as_ref()).read().unwrap());
+    let files = CachedFiles::new(&[path.into()]).unwrap();
+    let mut bytes = 0;
+    let add = |_, frame| bytes += if nodes.node(frame) == Some(SLOW) { PAGE_SIZE } else { 0 };
+    FileReader::new(files.table()).frames(AddrRange::new(0, u64::MAX).unwrap(), add).unwrap();
+    bytes
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn page_cache_goes_to_the_slow_node_when_it_is_idle_and_back_when_it_is_read() {
+    assert!(tracks_idle_pages());
+    let disk = Disk::new("moved");
+    let [idle, read] = ["idle", "read"].map(|name| disk.file(name, 8));
+    let sums = [&idle, &read].map(|path| shell(&format!("md5sum {}", path.display())));
+    let reads = |path: &Path| {
+        let reader = format!("echo begun; while :; do cat {} > /dev/null; sleep 0.2; done", path.display());
+        let mut reader = Running::start(Command::new("sh").args(["-c", &reader]));
+        reader.wait_for_line("begun");
+        reader
+    };
+    let reader = reads(&read);
+    assert_eq!([&idle, &read].map(|path| on_slow(path)), [0, 0]);
+    let options = ["--files", disk.0.to_str().unwrap()];
+    let mut acting = Acting::new("cache-down", &options, &IDLE.replace("pageout", "demote"));
+    eventually("the idle file is on the slow node", || on_slow(&idle) >= 7 * MIB);
+    assert_eq!(on_slow(&read), 0, "what is read stays");
+    acting.end();
+    drop(reader);
+    let _reader = reads(&idle);
+    let mut acting = Acting::new("cache-up", &options, "- {name: used, action: promote}\n");
+    eventually("the file that is read is on the fast node again", || on_slow(&idle) == 0);
+    acting.end();
+    assert_eq!([&idle, &read].map(|path| cached(path)), [8 * MIB; 2], "nothing was dropped");
+    assert_eq!([&idle, &read].map(|path| shell(&format!("md5sum {}", path.display()))), sums);
 }
 
 #[test]

@@ -2,18 +2,23 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use isotherm_core::scheme::RefusalReason;
-use isotherm_core::{AddrRange, NodeId};
+use isotherm_core::{AddrRange, NodeId, PAGE_SIZE};
 use isotherm_kernel::{memory_nodes, room_by_node};
 use isotherm_lab::migration::{
     FAST, MIB, Memory, SLOW, acting, end, huge_bytes, recording, reports, run_sh, scheme, share_on, wait_until_on,
 };
 use isotherm_lab::{EMULATED, HOT_IN_COLD, Running, Workload, eventually, isotherm, result_file, run};
 use isotherm_record::Recording;
+use isotherm_testing::{Served, or_skip, serve};
+use memmap2::Mmap;
 use serde_json::Value;
 
 /// The most bytes in memory on `node` that a survey of a finished run has found.
@@ -57,6 +62,64 @@ fn idle_memory_is_demoted_and_hot_memory_is_promoted_and_its_content_stays() {
     }
     let [on_fast, on_slow] = [FAST, SLOW].map(|node| most_on("down-and-up", node));
     assert!(on_fast > on_slow && on_slow > 26 * MIB, "the surveys found {on_fast} and {on_slow} bytes at most");
+}
+
+/// A process that maps a file as shared memory and reads it once, and then its second half all the time while it is
+/// "hot".
+#[test]
+#[ignore = "it is a part of other tests"]
+fn a_process_with_shared_memory() {
+    static IS_HOT: AtomicBool = AtomicBool::new(false);
+    or_skip!(serve(|command| -> Result<u64, String> {
+        match command {
+            "hot" | "cold" => {
+                IS_HOT.store(command == "hot", Ordering::Relaxed);
+                Ok(0)
+            }
+            path => {
+                // SAFETY: nobody writes to the file.
+                #[allow(unsafe_code, reason = "there is no other way to map a file")]
+                let memory = unsafe { Mmap::map(&File::open(path).unwrap()) }.unwrap();
+                let start = memory.as_ptr() as u64;
+                let read =
+                    |part: &[u8]| part.iter().step_by(PAGE_SIZE as usize).for_each(|byte| drop(black_box(*byte)));
+                read(&memory);
+                thread::spawn(move || {
+                    loop {
+                        if IS_HOT.load(Ordering::Relaxed) {
+                            read(&memory[memory.len() / 2..]);
+                        }
+                        thread::sleep(Duration::from_millis(20));
+                    }
+                });
+                Ok(start)
+            }
+        }
+    }));
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn shared_memory_is_demoted_once_it_is_idle_in_all_processes_that_map_it() {
+    const SIZE: u64 = 16 * MIB;
+    let file = result_file("shared");
+    fs::write(&file, vec![1; SIZE as usize]).unwrap();
+    let mut processes = [(); 2].map(|()| Served::start("a_process_with_shared_memory"));
+    let starts = processes.each_mut().map(|process| process.request(file.to_str().unwrap()));
+    processes[1].request("hot");
+    let pids = processes.each_ref().map(Served::pid);
+    let down = |nth: usize| {
+        let range = AddrRange::new(starts[nth], starts[nth] + SIZE).unwrap();
+        scheme(&format!("down-{nth}"), "access_rate: 0%, age: {min: 3s}, action: demote", range)
+    };
+    let run = Running::start(&mut acting("shared", &(down(0) + &down(1)), &pids, "5m"));
+    let middle = starts[0] + SIZE / 2;
+    let [idle, hot] = [(starts[0], middle), (middle, middle + SIZE / 2)].map(|(a, b)| AddrRange::new(a, b).unwrap());
+    eventually("what is idle in both has moved", || share_on(pids[0], idle, SLOW) > 0.85);
+    assert!(share_on(pids[0], hot, SLOW) < 0.05, "what the other process accesses has moved");
+    processes[1].request("cold");
+    eventually("all has moved", || share_on(pids[0], hot, SLOW) > 0.85);
+    end(run);
 }
 
 #[test]

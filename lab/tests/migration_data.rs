@@ -37,7 +37,7 @@ impl Mover {
         let to = Destinations::one(node);
         let action = if node == SLOW { Action::MigrateCold(to) } else { Action::MigrateHot(to) };
         let mut outcomes = [Outcome::default()];
-        let work = Work { action, inside: false, target: self.target, ranges: &[range] };
+        let work = Work { action, inside: false, target: self.target, ranges: &[range], elsewhere: None };
         self.actuator.apply(&work, &mut outcomes).unwrap();
         outcomes[0]
     }

@@ -176,7 +176,7 @@ impl ProcessActuator {
     /// Acts on a target, and says what became of each range.
     fn act(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), ActError> {
         if let Some(files) = self.files.as_mut().filter(|_| work.target == TargetId::PageCache) {
-            files.run(work, outcomes);
+            files.run(work, outcomes, &mut self.migration, &self.interrupt);
             return Ok(());
         }
         let method = CallMethod::of(work.action, work.inside)?;
@@ -195,7 +195,7 @@ impl ProcessActuator {
             (Some(mut held), CallMethod::Outside(Advice::PageOut)) => self.page_out(&mut held, work.ranges, outcomes),
             (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
             (Some(held), CallMethod::Migration) => {
-                self.migration.run(&held, work.action, work.ranges, outcomes, &self.interrupt);
+                self.migration.run(&held, work, outcomes, &self.interrupt);
             }
             (Some(mut held), CallMethod::Cgroup(how) | CallMethod::Limit(how)) => {
                 let Self { root, cached, swap, cgroups, .. } = self;
@@ -391,7 +391,7 @@ fn read_or_refused<T>(
 impl Actuator for ProcessActuator {
     fn supports(&mut self, action: Action, inside: bool) -> Result<(), BoxError> {
         if let Some(files) = &self.files {
-            return Ok(files.check(action)?);
+            return Ok(files.check(action, &mut self.migration)?);
         }
         if self.owners.is_some() {
             physical::check(&self.root, action)?;

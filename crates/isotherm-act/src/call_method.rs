@@ -53,7 +53,9 @@ impl Row {
             Action::NoHugePage => row(Inside(InsideCall::NoHugePage)),
             Action::MLock => row(Inside(InsideCall::MLock)),
             Action::MUnlock => row(Inside(InsideCall::MUnlock)),
-            Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => row(Migration),
+            Action::Promote | Action::Demote | Action::MigrateHot(_) | Action::MigrateCold(_) => {
+                Self { on_files: Some(FileCall::Move), ..row(Migration) }
+            }
             Action::Reclaim(how) => row(Cgroup(how)),
             Action::Limit(limit) => row(Limit(limit.reclaim)),
         }

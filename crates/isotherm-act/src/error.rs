@@ -74,8 +74,8 @@ pub enum ActError {
     HugePagesOff(Action),
     /// The action does not work on the page cache of files.
     #[error(
-        "{0} is for memory of processes, and not for the page cache of files (use pageout, which drops it, willneed or \
-         stat)"
+        "{0} is for memory of processes, and not for the page cache of files (use pageout, which drops it, willneed, \
+         stat, or an action between memory nodes)"
     )]
     NotOnFiles(Action),
     /// The action does not work on physical memory.

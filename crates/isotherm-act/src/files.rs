@@ -1,6 +1,7 @@
-//! Acts on the page cache of files: drops it, or reads files in.
+//! Acts on the page cache of files: drops it, moves it between memory nodes, or reads files in.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Action, Outcome, RefusalReason, Work};
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 
 use super::call_method::Row;
 use super::error::ActError;
+use super::migration::Migration;
 use super::refusal::refusal;
 
 /// Acts on the files of a table.
@@ -25,6 +27,7 @@ pub(super) struct FileCache {
 pub(super) enum FileCall {
     Drop,
     ReadIn,
+    Move,
     Count,
 }
 
@@ -37,27 +40,45 @@ impl FileCache {
     /// Checks that the action can be carried out on files.
     ///
     /// # Errors
-    /// If it is one on memory of processes, or if changed pages cannot be found.
-    pub(super) fn check(&self, action: Action) -> Result<(), ActError> {
+    /// If it is one on memory of processes, if changed pages cannot be found, or if no memory can be moved.
+    pub(super) fn check(&self, action: Action, migration: &mut Migration) -> Result<(), ActError> {
         match Row::of(action, false).on_files.ok_or(ActError::NotOnFiles(action))? {
             FileCall::Drop if self.flags.is_none() && !has_cachestat() => Err(ActError::DirtyUnknown(action)),
+            FileCall::Move => {
+                migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
+            }
             FileCall::Drop | FileCall::ReadIn | FileCall::Count => Ok(()),
         }
     }
 
-    /// Acts on files, and says what became of each range.
-    pub(super) fn run(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) {
+    /// Acts on files, and says what became of each range. A call that moves pages when `interrupt` is set is finished,
+    /// and no other begins.
+    pub(super) fn run(
+        &mut self,
+        work: &Work<'_>,
+        outcomes: &mut [Outcome],
+        migration: &mut Migration,
+        interrupt: &AtomicBool,
+    ) {
+        let call = Row::of(work.action, false).on_files;
+        let mut moves = matches!(call, Some(FileCall::Move)).then(|| migration.of_files(work.action, interrupt));
         for (range, outcome) in work.ranges.iter().zip(outcomes) {
-            match Row::of(work.action, false).on_files {
-                Some(FileCall::Drop) => self.drop_clean(*range, outcome),
-                Some(FileCall::ReadIn) => self.each(*range, outcome, |file, bytes, outcome| {
+            match (call, &mut moves) {
+                (_, Some(Ok(moves))) => {
+                    self.each(*range, outcome, |file, bytes, outcome| moves.run(file, bytes, outcome));
+                }
+                (_, Some(Err(errno))) => *outcome = Outcome::refused(*range, refusal(*errno)),
+                (Some(FileCall::Drop), None) => self.drop_clean(*range, outcome),
+                (Some(FileCall::ReadIn), None) => self.each(*range, outcome, |file, bytes, outcome| {
                     file.read_in(bytes)?;
                     outcome.applied += bytes.size();
                     Ok(())
                 }),
-                Some(FileCall::Count) => *outcome = Outcome::all(*range),
+                (Some(FileCall::Count), None) => *outcome = Outcome::all(*range),
                 // The check at the start has refused it.
-                None => *outcome = Outcome::refused(*range, RefusalReason::Unsupported.into()),
+                (Some(FileCall::Move) | None, None) => {
+                    *outcome = Outcome::refused(*range, RefusalReason::Unsupported.into())
+                }
             }
         }
         self.reader.close();

@@ -17,7 +17,7 @@ use super::{FrameOwners, ProcessActuator, ProcessInspector};
 
 fn apply(actuator: &mut ProcessActuator, target: TargetId, action: Action, ranges: &[AddrRange]) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::default(); ranges.len()];
-    actuator.apply(&Work { action, inside: false, target, ranges }, &mut outcomes).unwrap();
+    actuator.apply(&Work { action, inside: false, target, ranges, elsewhere: None }, &mut outcomes).unwrap();
     outcomes
 }
 
@@ -68,7 +68,7 @@ fn an_action_that_is_none_on_files_or_on_frames_is_refused_before_the_start() {
     let mut on_frames = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new());
     for action in Action::ALL {
         let refused = |supports: Result<(), BoxError>| supports.is_err_and(|error| error.to_string().contains("(use "));
-        if !matches!(action, Action::Stat | Action::WillNeed | Action::PageOut) {
+        if !matches!(action, Action::Stat | Action::WillNeed | Action::PageOut) && action.moves().is_none() {
             assert!(refused(on_files.supports(action, true)), "{action}");
         }
         if !matches!(action, Action::Stat | Action::Cold | Action::PageOut) {

@@ -24,7 +24,7 @@ fn inspector(target: &Target) -> ProcessInspector {
 
 fn apply(actuator: &mut ProcessActuator, target: &Target, action: Action, ranges: &[AddrRange]) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::default(); ranges.len()];
-    let work = Work { action, inside: true, target: target.id, ranges };
+    let work = Work { action, inside: true, target: target.id, ranges, elsewhere: None };
     actuator.apply(&work, &mut outcomes).unwrap();
     outcomes
 }
@@ -241,7 +241,13 @@ fn huge_pages_are_made_from_outside_where_the_actuator_has_forbidden_them_and_no
     or_skip!(actuator.supports(Action::NoHugePage, true));
     let make = |actuator: &mut ProcessActuator| {
         let mut outcomes = [Outcome::default()];
-        let work = Work { action: Action::HugePage, inside: false, target: target.id, ranges: &[target.memory] };
+        let work = Work {
+            action: Action::HugePage,
+            inside: false,
+            target: target.id,
+            ranges: &[target.memory],
+            elsewhere: None,
+        };
         actuator.apply(&work, &mut outcomes).unwrap();
         outcomes[0]
     };
@@ -351,7 +357,7 @@ fn a_process_that_leaves_the_table_is_refused_and_no_work_is_done_after_the_inte
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
     let ranges = [target.memory];
-    let work = Work { action: Action::Stat, inside: false, target: target.id, ranges: &ranges };
+    let work = Work { action: Action::Stat, inside: false, target: target.id, ranges: &ranges, elsewhere: None };
     let mut outcomes = [Outcome::default()];
     actuator.apply(&work, &mut outcomes).unwrap();
     assert_eq!(outcomes, [Outcome::all(target.memory)]);

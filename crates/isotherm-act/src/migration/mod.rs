@@ -1,20 +1,23 @@
-//! Migration: moves pages of processes between memory nodes.
+//! Migration: moves pages of processes, and page cache, between memory nodes.
 //!
 //! - A huge page is moved as a whole, or stays: a range with only a part of it does not move it.
 //! - Pages that are not in memory, or are already on their node, are neither applied nor refused.
 //! - A node is never filled so far that the kernel reclaims there.
+//! - A cold page that several processes map is moved only if it is known to be idle in all of them.
 //! - Refusals by the kernel are counted page by page, and end no run.
 
 mod batches;
 mod places;
 mod plan;
+mod shared;
 mod system;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use isotherm_core::scheme::{Action, Destinations, Outcome, RefusalReason};
-use isotherm_core::{AddrRange, NodeId, Tiers};
+use isotherm_core::scheme::{Action, Destinations, Moves, Outcome, RefusalReason, Work};
+use isotherm_core::{AddrRange, NodeId, PAGE_SIZE, Tiers};
+use isotherm_kernel::page_cache::OpenFile;
 use isotherm_kernel::room_by_node;
 use rustix::io::Errno;
 
@@ -23,6 +26,7 @@ pub(crate) use places::Places;
 pub use places::PlacesError;
 pub use plan::MARGIN as MIGRATION_MARGIN;
 use plan::{Decision, Plan};
+use shared::SharedPages;
 pub use system::MigrationError;
 use system::{Pages, tiers};
 
@@ -41,6 +45,8 @@ pub(crate) struct Migration {
 struct Open {
     places: Places,
     tiers: Tiers,
+    /// `None` if the user may not read how often pages are mapped.
+    shared: Option<SharedPages>,
 }
 
 impl Migration {
@@ -79,16 +85,10 @@ impl Migration {
         }
     }
 
-    /// Moves what `action` would move of `ranges`, which are sorted and disjoint, and counts in `outcomes` what was
-    /// moved and refused of each. A call in progress when `interrupt` is set is finished, and no other begins.
-    pub(crate) fn run(
-        &mut self,
-        held: &Held,
-        action: Action,
-        ranges: &[AddrRange],
-        outcomes: &mut [Outcome],
-        interrupt: &AtomicBool,
-    ) {
+    /// Moves what the action of `work` would move of its ranges, and counts in `outcomes` what was moved and refused of
+    /// each. A call in progress when `interrupt` is set is finished, and no other begins.
+    pub(crate) fn run(&mut self, held: &Held, work: &Work<'_>, outcomes: &mut [Outcome], interrupt: &AtomicBool) {
+        let Work { action, ranges, .. } = *work;
         let refuse_all = |errno, outcomes: &mut [Outcome]| {
             for (range, outcome) in ranges.iter().zip(outcomes) {
                 *outcome = Outcome::refused(*range, refusal(errno));
@@ -111,9 +111,30 @@ impl Migration {
         if found.is_err() || held.has_ended() {
             return refuse_all(found.err().unwrap_or(Errno::SRCH), outcomes);
         }
+        let idle = open.idle_everywhere(held, work, &moves);
         // One destination after the other makes the fewest calls.
         moves.sort_unstable_by_key(|one: &Move| (one.to, one.page.start()));
-        move_all(&mut Target { held, pages: Pages::of(held.pid, action), interrupt }, &moves, ranges, outcomes);
+        let is_idle = |one: &Move| idle.binary_search(&one.page.start()).is_ok();
+        let (idle, others): (Vec<Move>, Vec<Move>) = moves.into_iter().partition(is_idle);
+        for (moves, pages) in [(idle, Pages::all_of(held.pid)), (others, Pages::of(held.pid, action))] {
+            move_all(&mut Target { held, pages, interrupt }, &moves, ranges, outcomes);
+        }
+    }
+
+    /// Begins to move page cache as `action` says. A call in progress when `interrupt` is set is finished, and no other
+    /// begins.
+    ///
+    /// # Errors
+    /// If the nodes cannot be read.
+    pub(crate) fn of_files<'a>(
+        &'a mut self,
+        action: Action,
+        interrupt: &'a AtomicBool,
+    ) -> Result<FileMoves<'a>, Errno> {
+        let room = room_by_node(&self.root).map_err(|_| Errno::IO)?;
+        let Open { places, tiers, .. } = self.opened().map_err(|_| Errno::PERM)?;
+        let pages = Pages::of(std::process::id(), action);
+        Ok(FileMoves { plan: Plan::new(action, tiers, room), places, pages, interrupt })
     }
 
     fn opened(&mut self) -> Result<&mut Open, MigrationError> {
@@ -122,9 +143,76 @@ impl Migration {
             none => {
                 let places = Places::open(&self.root)?;
                 let tiers = tiers(&self.root)?;
-                Ok(none.insert(Open { places, tiers }))
+                let shared = SharedPages::open(&self.root).ok();
+                Ok(none.insert(Open { places, tiers, shared }))
             }
         }
+    }
+}
+
+impl Open {
+    /// The addresses of small, cold pages among `moves` that several processes map, and that are idle in all of them.
+    fn idle_everywhere(&mut self, held: &Held, work: &Work<'_>, moves: &[Move]) -> Vec<u64> {
+        let is_cold = work.action.moves() == Some(Moves::Cold);
+        let (Some(shared), Some(elsewhere)) = (&mut self.shared, work.elsewhere.filter(|_| is_cold)) else {
+            return Vec::new();
+        };
+        let small = moves.iter().map(|one| one.page).filter(|page| page.size() == PAGE_SIZE);
+        let addresses: Vec<u64> = small.map(|page| page.start()).collect();
+        // What cannot be read is not known to be idle, and the kernel refuses to move it.
+        shared.idle_everywhere((held.pid, held.target()), &addresses, &elsewhere).unwrap_or_default()
+    }
+}
+
+/// Moves page cache.
+pub(crate) struct FileMoves<'a> {
+    plan: Plan<'a>,
+    places: &'a mut Places,
+    /// Those of this process, which maps what is moved.
+    pages: Pages,
+    interrupt: &'a AtomicBool,
+}
+
+impl FileMoves<'_> {
+    /// Moves what the action would move of `bytes` of a file, at most a block, and counts in `outcome` what was moved and
+    /// refused. The kernel refuses cold pages that processes map.
+    ///
+    /// # Errors
+    /// Returns the error of the call that failed. Nothing was moved then.
+    pub(crate) fn run(&mut self, file: &OpenFile, bytes: AddrRange, outcome: &mut Outcome) -> Result<(), Errno> {
+        let window = file.window(bytes)?;
+        let here = window.range().ok_or(Errno::INVAL)?;
+        let mut moves = Vec::new();
+        for (page, frame) in window.frames()? {
+            // The place in the file decides on the node. That of the window is another one each time.
+            let offset = page as u64 * PAGE_SIZE;
+            let Some(placed) = self.places.place(bytes.start() + offset, frame) else { continue };
+            match self.plan.decide(placed) {
+                Decision::Stay => {}
+                Decision::Go(Move { to, .. }) => {
+                    let at = here.start() + offset;
+                    moves.extend(AddrRange::new(at, at + PAGE_SIZE).map(|page| Move { page, to }));
+                }
+                Decision::Full => outcome.refuse(PAGE_SIZE, RefusalReason::NoMemory.into()),
+            }
+        }
+        moves.sort_unstable_by_key(|one| (one.to, one.page.start()));
+        move_all(self, &moves, &[here], std::slice::from_mut(outcome));
+        Ok(())
+    }
+}
+
+impl Mover for FileMoves<'_> {
+    fn migrate(&mut self, pages: &[u64], to: &[NodeId]) -> Result<Vec<Status>, Errno> {
+        self.pages.migrate(pages, to)
+    }
+
+    fn locate(&mut self, pages: &[u64]) -> Result<Vec<Status>, Errno> {
+        self.pages.locate(pages)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 }
 

@@ -88,6 +88,13 @@ impl Places {
         Err(PlacesError::NoNode { node, known })
     }
 
+    /// The small page at `addr` that has this frame. `None` if its node is not known.
+    pub(crate) fn place(&mut self, addr: u64, frame: u64) -> Option<Placed> {
+        self.nodes.is_fresh = false;
+        let page = AddrRange::new(addr, addr + PAGE_SIZE)?;
+        Some(Placed { page, node: self.nodes.of(frame)? })
+    }
+
     /// Calls `each` with every page of process `pid` that is in memory, lies entirely in `ranges`, which are sorted and
     /// disjoint, and has a known node; in the order of addresses. No page is reported of a huge page that lies in the
     /// ranges only in part.

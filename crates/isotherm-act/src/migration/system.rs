@@ -72,7 +72,7 @@ pub(super) fn try_on_own_memory(action: Action) -> Result<(), MigrationError> {
     };
     let scratch = Scratch::new(PAGE_SIZE)?;
     scratch.touch(0);
-    let own = Pages { pid: std::process::id(), shared: true };
+    let own = Pages::all_of(std::process::id());
     let page = [scratch.start()];
     let node = own.locate(&page).and_then(|found| found.first().copied().unwrap_or(Err(Errno::NOENT)));
     let node = node.map_err(failed)?;
@@ -88,7 +88,7 @@ pub(super) fn try_on_own_memory(action: Action) -> Result<(), MigrationError> {
             Err(errno) | Ok(Some(Err(errno))) => return Err(failed(errno)),
         }
     }
-    // Memory of other processes needs more than that of this one. An action on cold memory does not move shared pages.
+    // Memory of other processes needs more than that of this one.
     let allowed =
         rustix::thread::capabilities(None).map_or(true, |sets| sets.effective.contains(CapabilitySet::SYS_NICE));
     if allowed || action.moves().is_none() { Ok(()) } else { Err(failed(Errno::PERM)) }
@@ -107,6 +107,11 @@ impl Pages {
     /// the accessed bits of this process do not tell: they are left alone.
     pub(super) fn of(pid: u32, action: Action) -> Self {
         Self { pid, shared: action.moves() == Some(Moves::Hot) }
+    }
+
+    /// The pages of process `pid`, those that others share too.
+    pub(super) const fn all_of(pid: u32) -> Self {
+        Self { pid, shared: true }
     }
 
     /// Moves pages, as [`Mover::migrate`](super::Mover::migrate).

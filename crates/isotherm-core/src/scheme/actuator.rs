@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{AddrRange, BoxError, Mapping, NodeId, TargetId, TargetSnapshot};
 
-use super::{Action, Refusal, WantedLimits};
+use super::{Action, Elsewhere, Refusal, WantedLimits};
 
 /// One call: one action on ranges of one target.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,9 @@ pub struct Work<'a> {
     /// Ranges of its memory: sorted, disjoint, page-aligned, and within the mappings of the snapshot. There are no
     /// more of them than one system call takes. They may have been unmapped since the snapshot.
     pub ranges: &'a [AddrRange],
+    /// Where else targets map this memory. `None` if that is not known: then what several processes map is left alone by
+    /// actions that must not harm any of them.
+    pub elsewhere: Option<Elsewhere<'a>>,
 }
 
 /// The result of an action on one range.

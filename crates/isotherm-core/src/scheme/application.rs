@@ -14,8 +14,8 @@ use super::history::ActionHistory;
 use super::moved::Moved;
 use super::victims::Victims;
 use super::{
-    ActedRegion, Action, Actuator, Application, Filter, Moves, Outcome, PageInspector, PageKind, ProcessFacts, Scheme,
-    Statistics, Work,
+    ActedRegion, Action, Actuator, Application, Elsewhere, Filter, Moves, Outcome, PageInspector, PageKind,
+    ProcessFacts, Scheme, Statistics, Work,
 };
 
 /// The most bytes that are inspected or acted on before the budget is checked again. It bounds by how much a quota
@@ -388,7 +388,8 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             Action::Stat => outcomes.extend(call.iter().map(|range| Outcome::all(*range))),
             _ => {
                 outcomes.resize(call.len(), Outcome::default());
-                let work = Work { action, inside: self.scheme.inside, target, ranges: call };
+                let elsewhere = Some(Elsewhere::new(self.snapshot, self.scheme.condition.age.min()));
+                let work = Work { action, inside: self.scheme.inside, target, ranges: call, elsewhere };
                 self.actuator.apply(&work, outcomes)?;
             }
         }

@@ -22,6 +22,7 @@ pub use open_file::{Dropped, OpenFile};
 pub use reader::FileReader;
 pub use space::{CachedFiles, FilesError};
 pub use stat::{CacheStat, has_cachestat};
+pub use window::Window;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -112,7 +112,15 @@ impl OpenFile {
     /// # Errors
     /// Returns the error of `mmap(2)` or `mincore(2)`.
     pub fn resident(&self, range: AddrRange) -> Result<PageBits, Errno> {
-        Window::new(self.fd.as_fd(), range)?.resident()
+        self.window(range)?.resident()
+    }
+
+    /// Maps `range`: whole pages, and at most [`BLOCK_SIZE`] bytes.
+    ///
+    /// # Errors
+    /// Returns the error of `mmap(2)`.
+    pub fn window(&self, range: AddrRange) -> Result<Window, Errno> {
+        Window::new(self.fd.as_fd(), range)
     }
 
     /// The same pages with their page frames. The pages are mapped only while they are looked up.
@@ -120,7 +128,7 @@ impl OpenFile {
     /// # Errors
     /// `EPERM` if the kernel does not show page frame numbers.
     pub fn frames(&self, range: AddrRange) -> Result<Vec<(usize, u64)>, Errno> {
-        Window::new(self.fd.as_fd(), range)?.frames()
+        self.window(range)?.frames()
     }
 
     /// Has the kernel read `range` into the page cache.

@@ -17,9 +17,9 @@ use crate::pages::{Pagemap, PagemapEntry};
 /// A fault of the kernel maps the cached pages around it, too, as a rule up to this many.
 const FAULT_AROUND: usize = 16;
 
-/// A mapping of at most [`BLOCK_SIZE`] bytes of a file, which nobody reads or writes.
+/// A mapping of at most [`BLOCK_SIZE`] bytes of a file in this process, which nobody reads or writes.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct Window {
     memory: NonNull<c_void>,
     bytes: usize,
 }
@@ -66,12 +66,18 @@ impl Window {
         Ok(PageBits::from_fn(|page| page < pages && found[page] & 1 == 1))
     }
 
-    /// The page frames of pages in memory, with their numbers in the window. Pages that have left the cache meanwhile
-    /// are left out.
+    /// The addresses of the mapping.
+    pub fn range(&self) -> Option<AddrRange> {
+        let start = self.memory.as_ptr() as u64;
+        AddrRange::new(start, start + (self.bytes as u64).next_multiple_of(PAGE_SIZE))
+    }
+
+    /// The page frames of pages in memory, with their numbers in the window. They are mapped here from now on, so that
+    /// calls on addresses reach them. Pages that have left the cache meanwhile are left out.
     ///
     /// # Errors
     /// `EPERM` if the kernel does not show page frame numbers; else that of `open(2)` or `read(2)` on the pagemap.
-    pub(super) fn frames(&self) -> Result<Vec<(usize, u64)>, Errno> {
+    pub fn frames(&self) -> Result<Vec<(usize, u64)>, Errno> {
         let resident = self.resident()?;
         if resident.is_empty() {
             return Ok(Vec::new());

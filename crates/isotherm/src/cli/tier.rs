@@ -10,7 +10,7 @@ use isotherm_report::tiering::FastSize;
 
 use super::report::{SelectionOptions, formats};
 use super::watch::share;
-use super::{PlainFormat, RECORDING, Reading, WatchOptions};
+use super::{FilesOption, PlainFormat, RECORDING, Reading, WatchOptions};
 
 /// Fast and slow memory: keep hot memory in the fast tier
 ///
@@ -91,12 +91,17 @@ pub struct TiersOption {
 ///
 /// --cpu-budget bounds both watching and moving: half of it is for each.
 ///
+/// With --files or --open-files, the page cache of files is moved instead of memory of processes. How long it has been
+/// idle is known with idle page tracking only.
+///
 /// Moving needs root and at least two memory nodes. Before the run, isotherm tries it on its own memory.
 #[derive(Args)]
 #[command(after_long_help = RUN_EXAMPLES)]
 pub struct TierRun {
     #[command(flatten)]
     pub watch: WatchOptions,
+    #[command(flatten)]
+    pub files: FilesOption,
     #[command(flatten)]
     pub schemes: TierSchemes,
     /// Move nothing, and show what would be moved
@@ -198,7 +203,8 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   isotherm tier run --name '^redis-server$' --dry-run
   isotherm tier run --all --min-rss 100M
-  isotherm tier run --cgroup /system.slice --rate 50M --record moved.rec";
+  isotherm tier run --cgroup /system.slice --rate 50M --record moved.rec
+  isotherm tier run --open-files --unit postgresql     the page cache of its files";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:

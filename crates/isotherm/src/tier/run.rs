@@ -42,6 +42,7 @@ pub fn run(options: &TierRun) -> Result<ExitCode> {
     let call = Call {
         cpu_budget: Some(budget * (1.0 - MOVING)),
         schemes: Some(SchemeSource::Fixed(schemes)),
+        files: Some(&options.files),
         memory_use: options.record.is_some(),
         recording: options.record.clone(),
         recording_need: options.record_needed.then_some(Need::Needed),
