@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::{MIB, V2};
@@ -125,6 +127,57 @@ fn page_cache_that_was_read_once_is_reclaimed_and_what_is_read_again_stays() {
     assert!(read_again < 64, "what is read often stays: {read_again} pages came back");
     cgroup.write("cgroup.kill", "1");
     drop(reader);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn page_cache_of_unknown_age_is_taken_only_if_the_scheme_allows_it_and_the_kernel_takes_nothing_else() {
+    let _disk = Disk::of(64);
+    let file = format!("{}/twice", Disk::PLACE);
+    shell(&format!("head -c 50331648 /dev/urandom > {file}; sync; echo 3 > /proc/sys/vm/drop_caches"));
+    let cgroup = Cgroup::new("/twice");
+    let mut reader =
+        Running::start(&mut cgroup.command(&format!("cat {file} {file} > /dev/null; echo begun; sleep 1000")));
+    reader.wait_for_line("begun");
+    let before = cgroup.current();
+    assert!(before >= 48 * MIB, "{before}");
+    let reclaim = |name: &str, scheme: &str, enough: u64| {
+        let mut acting = Acting::new(name, &["--cgroup", "/twice"], scheme);
+        let begun = Instant::now();
+        while before.saturating_sub(cgroup.current()) < enough && begun.elapsed() < Duration::from_secs(30) {
+            thread::sleep(Duration::from_millis(100));
+        }
+        acting.end();
+        before.saturating_sub(cgroup.current())
+    };
+    let takes_swappiness = fs::write(cgroup.file("memory.reclaim"), "4096 swappiness=0").is_ok();
+    let taken = reclaim("unknown-denied", IDLE, MIB);
+    assert!(taken < MIB / 2, "its age is not known: {taken}");
+    let taken = reclaim("unknown", &IDLE.replace("reclaim,", "reclaim, unobserved: allow,"), MIB);
+    println!("{taken} bytes were taken; swappiness: {takes_swappiness}");
+    assert_eq!(taken >= MIB, takes_swappiness, "{taken}");
+    assert!(taken < 4 * MIB, "a hundredth in 6 s: {taken}");
+    cgroup.write("cgroup.kill", "1");
+    drop(reader);
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn swap_that_is_full_or_takes_nothing_more_leaves_memory_where_it_is() {
+    for (name, size, most) in [("full", 8, "0"), ("refusing", 256, "64K")] {
+        let _swap = Zram::of(size);
+        shell(&format!("echo {most} > /sys/block/zram0/mem_limit"));
+        let cgroup = Cgroup::new("/stuck");
+        let workload = cgroup.workload(48, 4);
+        let pid = workload.workload.process.pid();
+        let before = resident(pid);
+        let mut acting = Acting::new(&format!("swap-{name}"), &["--cgroup", "/stuck", "--duration", "15s"], IDLE);
+        assert_eq!(acting.run.wait(), 0, "{}", acting.said());
+        println!("{name}: {} of {} MiB left; {}", resident(pid) / MIB, before / MIB, acting.said());
+        assert!(acting.said().contains(" refused: "), "{}", acting.said());
+        assert!(cgroup.current() >= 32 * MIB, "what has no place stays: {}", cgroup.current());
+        workload.end();
+    }
 }
 
 #[test]

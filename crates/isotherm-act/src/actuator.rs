@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_core::scheme::{Action, Actuator, DryRunActuator, Outcome, Refusal, RefusalReason, WantedLimits, Work};
-use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId, TargetSnapshot};
+use isotherm_core::scheme::{
+    Action, Actuator, CacheWork, DryRunActuator, Outcome, Refusal, RefusalReason, WantedLimits, Work,
+};
+use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId};
 use rustix::io::Errno;
 
 use super::ahead::Ahead;
@@ -426,14 +428,13 @@ impl Actuator for ProcessActuator {
         Ok(self.timed(|actuator| actuator.act(work, outcomes))?)
     }
 
-    fn reclaim_cache(&mut self, action: Action, age: Duration, targets: &[TargetSnapshot], bytes: u64) -> u64 {
+    fn reclaim_cache(&mut self, work: &CacheWork<'_>) -> u64 {
         // What a dry run leaves would count again each time.
         if self.is_dry || self.interrupt.load(Ordering::Relaxed) {
             return 0;
         }
-        let pids = targets.iter().filter_map(|target| target.id.pid());
         let now = self.began.elapsed();
-        self.timed(|actuator| actuator.cgroups.take_cache(pids, action.limit(), age, bytes, now))
+        self.timed(|actuator| actuator.cgroups.take_cache(work, now))
     }
 
     fn set_limits(&mut self, wanted: &[WantedLimits<'_>]) {

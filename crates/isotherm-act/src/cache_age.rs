@@ -13,11 +13,17 @@ use isotherm_kernel::cgroup::CgroupCounters;
 /// An age is known to this part of it.
 const STEPS: u32 = 16;
 
+/// Of page cache of unknown age, a hundredth is asked for in this time: the largest step of senpai, which reclaims
+/// without knowing what is idle (Weiner et al., "TMO", ASPLOS 2022, 3.3).
+const HUNDREDTH_EACH: Duration = Duration::from_secs(6);
+
 /// What is known of the page cache of a cgroup.
 #[derive(Debug, Default)]
 pub(super) struct CacheAges {
     /// The looks of the last time, the oldest first. Only the first may be older than the age that is asked for.
     looks: VecDeque<Look>,
+    /// When page cache of unknown age was asked for last.
+    asked: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +57,18 @@ impl CacheAges {
         // What was freed shows where there was less at any time.
         let least = self.looks.iter().map(|look| look.inactive).fold(inactive, u64::min);
         first.inactive.saturating_sub(look.left.saturating_sub(first.left)).min(least)
+    }
+
+    /// How many bytes of unknown age to ask for at the time `now`, beside the `idle` ones: nothing until the cgroup was
+    /// looked at for `age`, and then as much as the time since the last call allows.
+    pub(super) fn unknown(&mut self, now: Duration, counters: &CgroupCounters, age: Duration, idle: u64) -> u64 {
+        if self.looks.front().is_none_or(|first| first.at + age > now) {
+            return 0;
+        }
+        let since = now.saturating_sub(self.asked.replace(now).unwrap_or(now)).min(HUNDREDTH_EACH);
+        let unmapped = (counters.inactive + counters.active).saturating_sub(counters.mapped);
+        let hundredth = unmapped.saturating_sub(idle) / 100;
+        hundredth.saturating_mul(since.as_millis() as u64) / HUNDREDTH_EACH.as_millis() as u64
     }
 }
 
@@ -94,6 +112,19 @@ mod tests {
         let freed = [(0, 100), (60, 10), (120, 500)]
             .map(|(at, inactive)| ages.idle(seconds(at), &counters(inactive, 0, 0), AGE));
         assert_eq!(freed, [0, 0, 10], "what came later is younger");
+    }
+
+    #[test]
+    fn of_what_has_no_known_age_a_hundredth_is_asked_for_each_6_s_after_the_age() {
+        let mut ages = CacheAges::default();
+        let counters = CgroupCounters { active: 7_000, mapped: 100, ..counters(500, 0, 0) };
+        let mut asked = |at| {
+            let idle = ages.idle(seconds(at), &counters, AGE);
+            ages.unknown(seconds(at), &counters, AGE, idle)
+        };
+        assert_eq!([0, 60, 119, 120].map(&mut asked), [0; 4], "the cgroup was not looked at for so long");
+        // 400 of the 7,400 are idle.
+        assert_eq!([126, 129, 300].map(asked), [70, 35, 70], "no more after a pause");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::scheme::{CgroupLimit, Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
+use isotherm_core::scheme::{CacheWork, CgroupLimit, Outcome, Reclaim, Refusal, RefusalReason, WantedLimits};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, LimitFile, NoMemoryCgroup, SelectedCgroups};
@@ -188,30 +188,26 @@ impl CgroupReclaim {
         Ok(())
     }
 
-    /// Takes page cache that has been idle for `age` from the cgroups of these processes, `bytes` at most. Returns how
-    /// much was freed. `now` is the time since any moment.
-    pub(super) fn take_cache(
-        &mut self,
-        pids: impl Iterator<Item = u32>,
-        how: Option<CgroupLimit>,
-        age: Duration,
-        bytes: u64,
-        now: Duration,
-    ) -> u64 {
+    /// Takes page cache that no process maps from the cgroups of processes. Returns how many bytes were freed. `now` is
+    /// the time since any moment.
+    pub(super) fn take_cache(&mut self, work: &CacheWork<'_>, now: Duration) -> u64 {
         let Some(cgroups) = &self.cgroups else { return 0 };
+        let CacheWork { age, bytes, .. } = *work;
         let caches = self.caches.entry(age).or_default();
         // To find the cgroups takes a call for each process.
         if caches.found.is_none_or(|at| now >= at + CacheAges::step(age)) {
-            caches.find(cgroups.of_each(pids), now);
+            caches.find(cgroups.of_each(work.targets.iter().filter_map(|target| target.id.pid())), now);
         }
         let mut freed = 0;
         for (cgroup, ages) in &mut caches.of_each {
             let Ok(counters) = cgroup.counters() else { continue };
-            let idle = ages.idle(now, &counters, age).min(bytes - freed).min(CACHE_AT_ONCE);
-            let idle = idle - idle % PAGE_SIZE;
-            let is_spared = || how.is_some_and(|how| self.limits.has_its_least(cgroup, how));
-            if idle > 0 && !self.limits.is_left(cgroup) && !cgroup.is_frozen() && !is_spared() {
-                freed += cgroup.reclaim_cache(idle).bytes;
+            let idle = ages.idle(now, &counters, age);
+            let unknown = if work.unobserved { ages.unknown(now, &counters, age, idle) } else { 0 };
+            let wanted = (idle + unknown).min(bytes - freed).min(CACHE_AT_ONCE);
+            let wanted = wanted - wanted % PAGE_SIZE;
+            let is_spared = || work.action.limit().is_some_and(|how| self.limits.has_its_least(cgroup, how));
+            if wanted > 0 && !self.limits.is_left(cgroup) && !cgroup.is_frozen() && !is_spared() {
+                freed += cgroup.reclaim_cache(wanted).bytes;
             }
         }
         freed

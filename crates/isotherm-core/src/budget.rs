@@ -21,6 +21,7 @@ mod recent;
 use std::time::Duration;
 
 use crate::SurveyWork;
+use crate::panel;
 use crate::survey::{BLOCK_PAGES, CLEAR_PAGE, SurveySettings};
 pub(crate) use recent::RecentShare;
 use recent::{MEAN_TIME, WINDOW, Window};
@@ -146,9 +147,11 @@ const LEAST_SURVEYS: f64 = 0.25;
 const MOST_BESIDE: f64 = 0.32;
 const SOON: Duration = Duration::from_secs(10);
 
-/// The part of the budget that the panel may take: at the start, when there is nothing else to go by, and later.
-const PANEL: f64 = 0.4;
-const PANEL_LATER: f64 = 0.25;
+/// The part of the budget that the panel may take after the start.
+const PANEL: f64 = 0.25;
+
+/// A reading of the panel takes at most this part of what is left of the credit: there are six within the start.
+const START_READING: f64 = 1.0 / 12.0;
 
 /// Drawing pages of the panel takes so many seconds of the budget at once at most.
 const DRAW: f64 = 1.0;
@@ -500,7 +503,10 @@ impl Controller {
             set_again: self.budget.set_again,
             clears: self.clears(share),
             clear_page: self.clear_page(),
-            panel: if is_start { PANEL * at_start } else { PANEL_LATER * self.budget.cpu },
+            panel: match is_start {
+                true => START_READING * self.credit_left() / panel::LONGEST.as_secs_f64(),
+                false => PANEL * self.budget.cpu,
+            },
             draw: Duration::from_secs_f64(match is_start {
                 true => START_DRAW * self.credit_left(),
                 false => DRAW * self.budget.cpu,

@@ -45,6 +45,8 @@ struct World {
     begins: bool,
     /// What the first part of the first survey takes beyond reading, in nanoseconds.
     opens: u64,
+    /// What it takes to clear a single page, in nanoseconds.
+    clear_price: u64,
     /// A survey reads at least so many blocks at once.
     at_once: usize,
     ranges: Arc<[AddrRange]>,
@@ -88,6 +90,7 @@ impl World {
             read_after: Rc::default(),
             begins: false,
             opens: 0,
+            clear_price: 5000,
             at_once: 1,
             ranges: ranges.into(),
             parts: parts.into(),
@@ -304,7 +307,7 @@ impl PageProbe for World {
     }
 
     fn clear_pages(&mut self, pages: &[Sample], cleared: &mut Vec<bool>) -> Result<(), BoxError> {
-        self.spend(5000 * pages.len() as u64);
+        self.spend(self.clear_price * pages.len() as u64);
         let is_alone = self.again == 0;
         pages.iter().filter(|_| is_alone).for_each(|page| self.clear_noted(page.addr));
         cleared.resize(pages.len(), is_alone);
@@ -473,6 +476,17 @@ fn memory_in_use_is_known_within_a_tenth_after_two_seconds_whatever_the_size() {
         let what = format!("{} MiB, {share}: {low:.3} {value:.3} {high:.3}", size >> 20);
         assert!((0.9..1.1).contains(&value) && low > 0.8 && high < 1.25, "{what}");
         assert!(cpu.iter().sum::<Duration>() < Duration::from_millis(300), "{what}: {cpu:?}");
+    }
+}
+
+#[test]
+fn where_it_is_dear_to_clear_a_page_the_start_keeps_to_its_credit_and_the_panel_is_right() {
+    for (share, off) in [(1.0, 0.02), (0.5, 0.1), (0.1, 0.15)] {
+        let world = World { clear_price: 25_000, ..World::dense(1, GIB / 5, &in_use(share), true) };
+        let (found, cpu) = watch(&world, Duration::from_millis(2900), false);
+        let value = found.panels.last().unwrap().total[0].value as f64 / world.truth(WINDOWS[0]);
+        assert!((value - 1.0).abs() < off, "{share}: {value}");
+        assert!(cpu.iter().sum::<Duration>() < Duration::from_millis(300), "{share}: {cpu:?}");
     }
 }
 

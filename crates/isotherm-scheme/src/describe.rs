@@ -30,7 +30,14 @@ pub fn describe(scheme: &Scheme) -> String {
             let names = scheme.makes_room_for.join(", ");
             format!("It makes room for what {names} would move, of memory that two surveys have found idle.")
         }),
-        scheme.unobserved.then(|| "Memory that could not be observed counts as idle, too.".into()),
+        scheme.unobserved.then(|| match scheme.action.reclaim() {
+            Some(_) => {
+                "Memory that could not be observed counts as idle, too, and page cache of unknown age is taken, a \
+                        hundredth each 6 s."
+                    .into()
+            }
+            None => "Memory that could not be observed counts as idle, too.".into(),
+        }),
         filters(&scheme.filters),
         limits(&scheme.quota, scheme.action),
         goals(&scheme.quota),

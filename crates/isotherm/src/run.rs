@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use isotherm_core::scheme::{Action, Report};
+use isotherm_core::scheme::{Action, RefusalCount, RefusalReason, Report};
 use isotherm_core::units;
 use isotherm_record::Activity;
 use isotherm_report::net_freed;
@@ -121,7 +121,9 @@ fn line(report: &Report) -> String {
     if let Some(share) = report.quota_share {
         line += &format!("; quota reduced to {}", units::percent(share));
     }
-    for count in &total.refusals {
+    // Memory of a process that has ended is gone, and nothing has to be done about it.
+    let is_told = |count: &&RefusalCount| count.refusal.reason != RefusalReason::TargetGone;
+    for count in total.refusals.iter().filter(is_told) {
         let error = count.refusal.code.map(|code| format!(": {}", std::io::Error::from_raw_os_error(code)));
         line +=
             &format!("; {} refused: {}{}", units::bytes(count.bytes), count.refusal.reason, error.unwrap_or_default());

@@ -53,6 +53,9 @@ impl SharedPages {
         elsewhere: &Elsewhere<'_>,
     ) -> Result<Vec<u64>, Errno> {
         let mut pages = self.shared(pid, addresses)?;
+        if pages.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut ranges = Vec::new();
         pages.iter().for_each(|page| add_page(&mut ranges, page.addr));
         let mut places = elsewhere.idle_places(target, &ranges);

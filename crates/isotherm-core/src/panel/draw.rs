@@ -8,7 +8,7 @@ use super::Panel;
 use super::kin::Kin;
 use super::member::{Member, Tick};
 use super::places::{Part, Places};
-use super::size::{FIRST, most_of};
+use super::size::{FIRST, TRIAL, most_of};
 use crate::survey::{BLOCK_SIZE, PageHistory};
 use crate::views::OtherViews;
 use crate::{AddrRange, Mapping, PAGE_SIZE, TargetId, TargetSpace, is_memory};
@@ -305,7 +305,7 @@ impl Panel {
         let members: usize = self.targets.iter().map(|drawn| drawn.members.len()).sum();
         let most = if is_whole { FIRST.max(members as f64) / self.spread } else { most_of(all) };
         if self.rate == 0.0 && all > 0.0 {
-            self.rate = (FIRST / all).min(1.0);
+            self.rate = (TRIAL / all).min(1.0);
         } else if self.rate * all > most * self.spread {
             self.rate = most.min(self.most()) * self.spread / all;
         }

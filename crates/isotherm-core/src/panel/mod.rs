@@ -65,7 +65,7 @@ const BESIDE_PARTS: Duration = Duration::from_millis(1400);
 const OLDER: f64 = 0.03;
 
 /// The longest time from a reading to the next, if the budget allows no more.
-const LONGEST: Duration = Duration::from_secs(2);
+pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 
 /// If huge pages have so many pages of the panel each, none is left out.
 const EACH: f64 = 4.0;

@@ -15,7 +15,9 @@ const ERROR: f64 = 0.05;
 const LEAST: f64 = 1000.0;
 const MOST: f64 = 40_000.0;
 
-/// How many pages are drawn at first, when nothing is known.
+/// How many pages are drawn at first, when nothing is known: so many to find out what a page costs, and so many in all
+/// if they do not cost too much.
+pub(super) const TRIAL: f64 = 500.0;
 pub(super) const FIRST: f64 = 4000.0;
 
 /// The panel has at most this part of the pages, unless that is fewer than [`FIRST`]: a survey knows all of so little
@@ -28,6 +30,9 @@ const MANY: f64 = 2.5;
 
 /// It shrinks after so many readings in a row that found it too large, so that it does not follow each burst.
 const PATIENCE: u32 = 4;
+
+/// At the start, it shrinks at once if it has this many times as many pages as can be read in the time for it.
+const DEAR: f64 = 4.0;
 
 /// The panel is needed again after so many surveys in a row that did not know nearly all memory.
 const NOT_KNOWN: u32 = 2;
@@ -61,7 +66,7 @@ impl Panel {
 
     /// Plans the next reading, so that the panel takes this share of one CPU at most.
     pub(crate) fn plan(&mut self, now: Duration, share: f64) {
-        if (self.tick as usize) < FIRST_READINGS.len() {
+        if self.is_start() {
             return;
         }
         let reading = (self.prepared.unwrap_or(0.0) + self.price.0.unwrap_or(0.0) * self.reads as f64) / share;
@@ -86,11 +91,13 @@ impl Panel {
         // A reading has at least half of the time, whatever it takes to prepare it.
         let time = settings.panel * LONGEST.as_secs_f64();
         let time = (time - self.prepared.unwrap_or(0.0)).max(time / 2.0);
-        self.affordable = self.price.0.map_or(MOST, |price| time / price.max(1e-9));
+        // Before the second reading, all pages that were drawn have been accessed, so that no reading costs more.
+        self.affordable = self.price.0.or(self.price.1).map_or(MOST, |price| time / price.max(1e-9));
         // Absent pages are drawn, too, and read rarely.
         self.spread = if self.tick > 1 { spread } else { 1.0 };
         let reads = 1.0 + (self.spread - 1.0) / RARELY as f64;
-        let wanted = wanted.min(self.most() / reads / views) * self.spread;
+        let affordable = self.most() / reads / views * self.spread;
+        let wanted = (wanted * self.spread).min(affordable);
         let has = before * pages;
         let (most, survey) = (settings.draw.as_secs_f64(), settings.page.as_secs_f64() * pages);
         let time = most.min(survey.max(most * LEAST_DRAW));
@@ -99,10 +106,17 @@ impl Panel {
             self.rate = (wanted.min(has + drawable) / pages).min(1.0);
         } else if self.too_large >= PATIENCE || self.is_spare && has > wanted * MANY {
             self.rate = wanted / pages;
+        } else if self.is_start() && has > affordable * DEAR {
+            self.rate = affordable / pages;
         }
         self.too_large = if has > wanted * MANY && self.rate == before { self.too_large + 1 } else { 0 };
         self.note_rate();
         self.rate != before
+    }
+
+    /// Whether the last reading is one of the first, which have times of their own.
+    fn is_start(&self) -> bool {
+        (self.tick as usize) < FIRST_READINGS.len()
     }
 
     /// The share of the pages in memory that were accessed in the last second, or since the first reading if that was

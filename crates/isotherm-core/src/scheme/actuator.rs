@@ -67,6 +67,21 @@ impl Outcome {
     }
 }
 
+/// What is asked for of page cache that no process maps.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheWork<'a> {
+    /// An action that reclaims memory of cgroups.
+    pub action: Action,
+    /// For how long it must have been idle.
+    pub age: Duration,
+    /// Whether page cache of unknown age is taken, too, a little at a time.
+    pub unobserved: bool,
+    /// The targets in whose cgroups it is.
+    pub targets: &'a [TargetSnapshot],
+    /// How many bytes are taken at most.
+    pub bytes: u64,
+}
+
 /// A way to act on memory. It knows no scheme, no quota and no region.
 pub trait Actuator {
     /// Checks that the action can be carried out here. It is called before the first call of a scheme.
@@ -105,9 +120,8 @@ pub trait Actuator {
     /// second, as long as there is such a scheme or was one at the call before.
     fn set_limits(&mut self, _wanted: &[WantedLimits<'_>]) {}
 
-    /// Takes page cache that no process maps from the cgroups of these targets, for an action that reclaims memory of
-    /// cgroups: what has been idle for `age`, as far as that is known, and `bytes` at most. Returns how much was freed.
-    fn reclaim_cache(&mut self, _action: Action, _age: Duration, _targets: &[TargetSnapshot], _bytes: u64) -> u64 {
+    /// Takes page cache that no process maps from the cgroups of targets. Returns how many bytes were freed.
+    fn reclaim_cache(&mut self, _work: &CacheWork<'_>) -> u64 {
         0
     }
 
@@ -141,8 +155,8 @@ impl<A: Actuator + ?Sized> Actuator for Box<A> {
         (**self).set_limits(wanted);
     }
 
-    fn reclaim_cache(&mut self, action: Action, age: Duration, targets: &[TargetSnapshot], bytes: u64) -> u64 {
-        (**self).reclaim_cache(action, age, targets, bytes)
+    fn reclaim_cache(&mut self, work: &CacheWork<'_>) -> u64 {
+        (**self).reclaim_cache(work)
     }
 
     fn time_spent(&self) -> Duration {

@@ -1,9 +1,9 @@
 //! Where else targets map the memory of an action, and for how long it has been idle there.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::survey::PageHistory;
-use crate::{AddrRange, Mapping, Snapshot, TargetId};
+use crate::{AddrRange, FileId, Mapping, Snapshot, TargetId};
 
 /// What a snapshot knows of the other places at which targets map some memory.
 #[derive(Clone, Copy, Debug)]
@@ -35,50 +35,60 @@ impl<'a> Elsewhere<'a> {
     pub fn idle_places(&self, target: TargetId, ranges: &[AddrRange]) -> Vec<IdlePlace> {
         let mut places = Vec::new();
         let Some(own) = self.snapshot.targets.iter().find(|of| of.id == target) else { return places };
-        let touched: Vec<&Mapping> = own.mappings.iter().filter(|mapping| parts(mapping, ranges).count() > 0).collect();
+        let (files, private) = by_file(&own.mappings, ranges);
+        if files.is_empty() && private.is_empty() {
+            return places;
+        }
         for other in &self.snapshot.targets {
             let Some(history) = self.snapshot.history(other.id) else { continue };
+            let mut add = |here: AddrRange, there: &Mapping, shift: u64| {
+                let moved = AddrRange::new(here.start().wrapping_sub(shift), here.end().wrapping_sub(shift));
+                let is_elsewhere = shift != 0 || other.id != target;
+                let Some(same) = moved.and_then(|same| same.intersection(there.range)).filter(|_| is_elsewhere) else {
+                    return;
+                };
+                let idle = history.idle_ranges(same, self.age).into_iter();
+                places.extend(idle.map(|(range, _)| IdlePlace { target: other.id, range, shift }));
+            };
             for there in &*other.mappings {
-                for here in &touched {
-                    let Some(shift) = shift(there, here).filter(|shift| *shift != 0 || other.id != target) else {
-                        continue;
-                    };
-                    let same = parts(here, ranges).filter_map(|part| at(part, shift)?.intersection(there.range));
-                    places.extend(same.flat_map(|same| self.idle(history, same)).map(|range| IdlePlace {
-                        target: other.id,
-                        range,
-                        shift,
-                    }));
+                match there.file {
+                    Some(file) => {
+                        for (here, shift) in files.get(&file.id).into_iter().flatten() {
+                            add(*here, there, file.shift.wrapping_sub(*shift));
+                        }
+                    }
+                    None => parts(&private, there.range).for_each(|here| add(here, there, 0)),
                 }
             }
         }
         places
     }
+}
 
-    fn idle(&self, history: &PageHistory, range: AddrRange) -> impl Iterator<Item = AddrRange> + use<> {
-        history.idle_ranges(range, self.age).into_iter().map(|(idle, _)| idle)
+/// The parts of some ranges that lie in files, each with the shift of its mapping, and those that lie in none.
+type ByFile = (HashMap<FileId, Vec<(AddrRange, u64)>>, Vec<AddrRange>);
+
+/// The parts of `ranges`, which are sorted and disjoint, in these mappings.
+fn by_file(mappings: &[Mapping], ranges: &[AddrRange]) -> ByFile {
+    let (mut files, mut private): ByFile = (HashMap::new(), Vec::new());
+    for mapping in mappings {
+        match mapping.file {
+            None => private.extend(parts(ranges, mapping.range)),
+            Some(file) => {
+                let mut here = parts(ranges, mapping.range).map(|part| (part, file.shift)).peekable();
+                if here.peek().is_some() {
+                    files.entry(file.id).or_default().extend(here);
+                }
+            }
+        }
     }
+    (files, private)
 }
 
-/// The parts of `ranges`, which are sorted and disjoint, in a mapping.
-fn parts(mapping: &Mapping, ranges: &[AddrRange]) -> impl Iterator<Item = AddrRange> {
-    let from = ranges.partition_point(|range| range.end() <= mapping.range.start());
-    ranges[from..].iter().map_while(|range| range.intersection(mapping.range))
-}
-
-/// What is added to an address in `there` to get the address in `here` of what may be the same page. `None` if they
-/// have no page in common.
-fn shift(there: &Mapping, here: &Mapping) -> Option<u64> {
-    match (there.file, here.file) {
-        (Some(there), Some(here)) => (there.id == here.id).then(|| there.shift.wrapping_sub(here.shift)),
-        (None, None) => Some(0),
-        (Some(_), None) | (None, Some(_)) => None,
-    }
-}
-
-/// The addresses from which `shift` leads to `range`.
-fn at(range: AddrRange, shift: u64) -> Option<AddrRange> {
-    AddrRange::new(range.start().wrapping_sub(shift), range.end().wrapping_sub(shift))
+/// The parts of `ranges`, which are sorted and disjoint, in another range.
+fn parts(ranges: &[AddrRange], within: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let from = ranges.partition_point(|range| range.end() <= within.start());
+    ranges[from..].iter().map_while(move |range| range.intersection(within))
 }
 
 #[cfg(test)]
@@ -87,8 +97,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::survey::{BlockPages, ClearPages, PageBits};
-    use crate::{FileId, MappedFile, PAGE_SIZE, TargetSnapshot};
+    use crate::survey::{BlockPages, ClearPages, PageBits, PageHistory};
+    use crate::{MappedFile, PAGE_SIZE, TargetSnapshot};
 
     fn pages(start: u64, end: u64) -> AddrRange {
         AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE).unwrap()

@@ -23,8 +23,8 @@ use super::returned::WithReturns;
 use super::slowdown::Judgement;
 use super::victims::{Tally, window};
 use super::{
-    Actuator, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns, Scheme,
-    Wake, WantedLimits,
+    Actuator, CacheWork, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns,
+    Scheme, Wake, WantedLimits,
 };
 
 /// A scheme needs something that is not possible here.
@@ -348,9 +348,10 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
 
         if takes_cache(scheme) {
             let (age, spent) = (scheme.condition.age.min(), self.actuator.time_spent());
-            let left = allowance.left(PAGE_SIZE);
+            let Scheme { action, unobserved, .. } = *scheme;
+            let (targets, bytes) = (&snapshot.targets, allowance.left(PAGE_SIZE));
             // Page cache comes first: it takes no place in swap.
-            let freed = self.actuator.reclaim_cache(scheme.action, age, &snapshot.targets, left);
+            let freed = self.actuator.reclaim_cache(&CacheWork { action, age, unobserved, targets, bytes });
             let time = self.actuator.time_spent().saturating_sub(spent);
             report.total.time += time;
             if freed > 0 {

@@ -56,7 +56,7 @@ use crate::tiering::LOOKS;
 
 pub(crate) use action::Reach;
 pub use action::{Action, First, Moves, Order, Reclaim};
-pub use actuator::{Actuator, Outcome, Work};
+pub use actuator::{Actuator, CacheWork, Outcome, Work};
 pub use cgroup_limit::{CgroupLimit, TargetUse, WantedLimits};
 pub use condition::{ClosedInterval, Condition};
 pub use destination::{DestinationError, Destinations, HUGE_PAGE_SIZE, MOST_DESTINATIONS};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Action, Actuator, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, TargetUse, WantedLimits,
-    Work,
+    Action, Actuator, CacheWork, Destinations, Outcome, PageInspector, PageKind, ProcessFacts, Refusal, TargetUse,
+    WantedLimits, Work,
 };
 use isotherm_core::{
     AddrRange, BoxError, Mapping, NodeId, PAGE_SIZE, RegionSnapshot, Snapshot, TargetId, TargetSnapshot,
@@ -160,9 +160,9 @@ impl Actuator for TestActuator {
         self.log.1.borrow_mut().push(limits.collect());
     }
 
-    fn reclaim_cache(&mut self, _action: Action, age: Duration, _targets: &[TargetSnapshot], bytes: u64) -> u64 {
-        self.log.2.borrow_mut().push((age, bytes));
-        let freed = bytes.min(self.cache);
+    fn reclaim_cache(&mut self, work: &CacheWork<'_>) -> u64 {
+        self.log.2.borrow_mut().push((work.age, work.bytes));
+        let freed = work.bytes.min(self.cache);
         self.cache -= freed;
         freed
     }
