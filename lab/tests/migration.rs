@@ -81,8 +81,11 @@ fn a_process_with_shared_memory() {
                 #[allow(unsafe_code, reason = "there is no other way to map a file")]
                 let memory = unsafe { Mmap::map(&File::open(path).unwrap()) }.unwrap();
                 let start = memory.as_ptr() as u64;
-                let read =
-                    |part: &[u8]| part.iter().step_by(PAGE_SIZE as usize).for_each(|byte| drop(black_box(*byte)));
+                let read = |part: &[u8]| {
+                    for byte in part.iter().step_by(PAGE_SIZE as usize) {
+                        black_box(*byte);
+                    }
+                };
                 read(&memory);
                 thread::spawn(move || {
                     loop {

@@ -289,9 +289,12 @@ mod tests {
     use isotherm_testing::or_skip;
 
     use super::*;
+    use isotherm_core::scheme::{Action, First};
+    use isotherm_core::{TargetId, TargetSnapshot};
     use isotherm_kernel::Scratch;
     use isotherm_kernel::{Glob, Selection, Selector};
     use std::fs;
+    use std::sync::Arc;
 
     #[test]
     fn each_page_in_memory_counts_once_and_absent_pages_do_not_count() {
@@ -342,8 +345,16 @@ mod tests {
         let any = vec![Selector::Cgroup(Glob::new("/a").unwrap())];
         let cgroups = SelectedCgroups::new(root.path(), Selection { any, ..Selection::default() });
         let mut reclaim = CgroupReclaim::of(root.path(), cgroups);
+        let process = |pid| {
+            let id = TargetId::process(pid, Duration::ZERO);
+            TargetSnapshot { id, regions: Vec::new(), mappings: Arc::new([]) }
+        };
+        let (targets, action) =
+            ([7, 8].map(process), Action::Reclaim(Reclaim { first: First::PageOut, swappiness: None }));
         let mut take = |at, bytes| {
-            reclaim.take_cache([7, 8].into_iter(), None, Duration::from_secs(60), bytes, Duration::from_secs(at))
+            let age = Duration::from_secs(60);
+            let work = CacheWork { action, age, unobserved: false, targets: &targets, bytes };
+            reclaim.take_cache(&work, Duration::from_secs(at))
         };
         counts(100 * PAGE_SIZE, 0);
         assert_eq!((take(0, u64::MAX), take(59, u64::MAX)), (0, 0), "that is not known yet");

@@ -121,6 +121,10 @@ impl<'a> Call<'a> {
             let start = Start::Quick;
             return Ok(RunConfig { duration, recording, recording_need, stacks, start, ..group });
         }
+        if self.files.is_some_and(FilesOption::is_given) && (self.physical || !self.ranges.is_empty()) {
+            let what = "--files and --open-files cannot be used with --physical or --range";
+            return Err(WrongCall::new(self.subcommand, what).into());
+        }
         let selection = self.selection()?;
         let Self { watch, physical, schemes, memory_use, least_limits, dry_run, duration, .. } = self;
         let Self { recording, most_aggregation, stacks, .. } = self;

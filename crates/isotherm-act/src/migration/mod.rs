@@ -174,8 +174,8 @@ pub(crate) struct FileMoves<'a> {
 }
 
 impl FileMoves<'_> {
-    /// Moves what the action would move of `bytes` of a file, at most a block, and counts in `outcome` what was moved and
-    /// refused. The kernel refuses cold pages that processes map.
+    /// Moves what the action would move of `bytes` of a file, at most a block, and counts in `outcome` what was moved
+    /// and refused. The kernel refuses cold pages that processes map.
     ///
     /// # Errors
     /// Returns the error of the call that failed. Nothing was moved then.

@@ -130,7 +130,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         };
-        // Two processes map the frames 10 to 13, the second one has accessed page 1, and a third one maps frame 12, too.
+        // Two processes map the frames 10 to 12, the second one has accessed page 1, and a third maps frame 12, too.
         // Page 3 is of one process, and page 4 is a copy in each.
         write("proc/1/pagemap", &[10, 11, 12, EXCLUSIVE | 13, 14].map(|entry| PRESENT | entry));
         write("proc/2/pagemap", &[PRESENT | 10, PRESENT | 11, PRESENT | 12, 0, PRESENT | 15]);

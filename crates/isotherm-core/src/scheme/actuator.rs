@@ -18,8 +18,8 @@ pub struct Work<'a> {
     /// Ranges of its memory: sorted, disjoint, page-aligned, and within the mappings of the snapshot. There are no
     /// more of them than one system call takes. They may have been unmapped since the snapshot.
     pub ranges: &'a [AddrRange],
-    /// Where else targets map this memory. `None` if that is not known: then what several processes map is left alone by
-    /// actions that must not harm any of them.
+    /// Where else targets map this memory. `None` if that is not known: then actions on cold memory leave alone what
+    /// several processes map.
     pub elsewhere: Option<Elsewhere<'a>>,
 }
 

@@ -29,9 +29,9 @@ impl<'a> Elsewhere<'a> {
         Self { snapshot, age }
     }
 
-    /// The idle pages that may be the same as those in `ranges` of `target`, which are sorted and disjoint: what lies at
-    /// the same place of the same file or shared memory, and what lies at the same address in private memory, as after
-    /// a fork. Without surveys, no memory is known to be idle.
+    /// The idle pages that may be the same as those in `ranges` of `target`, which are sorted and disjoint: what lies
+    /// at the same place of the same file or shared memory, and what lies at the same address in private memory, as
+    /// after a fork. Without surveys, no memory is known to be idle.
     pub fn idle_places(&self, target: TargetId, ranges: &[AddrRange]) -> Vec<IdlePlace> {
         let mut places = Vec::new();
         let Some(own) = self.snapshot.targets.iter().find(|of| of.id == target) else { return places };

@@ -169,12 +169,19 @@ pub struct FilesOption {
     /// That is all of their memory, whether a process maps it or not. Links are not followed, and other file systems
     /// that are mounted below are left out. How long pages have been idle is known with idle page tracking only.
     #[arg(long, help_heading = TARGETS, value_name = "PATH", conflicts_with_all = SELECTORS)]
-    #[arg(conflicts_with_all = ["exclude", "children", "wait", "mapping", "range", "user", "command", "physical"])]
+    #[arg(conflicts_with_all = ["exclude", "children", "wait", "mapping", "user", "command"])]
     pub files: Vec<PathBuf>,
     /// Watch the page cache of the files that the processes have open or mapped, instead of their memory
     #[arg(long, help_heading = TARGETS)]
-    #[arg(conflicts_with_all = ["files", "physical", "children", "wait", "mapping", "range", "command"])]
+    #[arg(conflicts_with_all = ["files", "children", "wait", "mapping", "command"])]
     pub open_files: bool,
+}
+
+impl FilesOption {
+    /// Whether files are watched.
+    pub fn is_given(&self) -> bool {
+        self.open_files || !self.files.is_empty()
+    }
 }
 
 /// Addresses that are watched: for all commands that watch.
