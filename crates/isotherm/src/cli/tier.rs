@@ -204,7 +204,7 @@ Examples:
   isotherm tier run --name '^redis-server$' --dry-run
   isotherm tier run --all --min-rss 100M
   isotherm tier run --cgroup /system.slice --rate 50M --record moved.rec
-  isotherm tier run --open-files --unit postgresql     the page cache of its files";
+  isotherm tier run --open-files --unit redis  the page cache of its files";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:

@@ -145,7 +145,7 @@ fn what_cannot_be_done_on_files_and_on_frames_is_refused_with_a_way_out() {
     };
     for (arguments, scheme, status, word) in [
         (&["--files", file][..], "- {action: cold}", 1, "cold is for memory of processes"),
-        (&["--files", file], "- {action: demote}", 1, "use pageout, which drops it"),
+        (&["--files", file], "- {action: collapse}", 1, "use pageout, which drops it"),
         (&["--files", file], "- {action: stat, filters: [{reject: compressible}]}", 1, "leave the filter out"),
         (&["--files", file], "- {action: stat, filters: [{reject: {command: sshd}}]}", 1, "or name processes"),
         (&["--files", "/proc/self/status"], IDLE, 1, "is on proc, whose files are nowhere but in memory"),
