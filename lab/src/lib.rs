@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_kernel::page_cache::{CachedFiles, FileReader};
 use serde_json::Value;
 
 use switches::Switches;
@@ -98,6 +99,15 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(120), "not true within 2 minutes: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The bytes of a file that are in the page cache.
+pub fn cached(path: &Path) -> u64 {
+    let files = CachedFiles::new(&[path.into()]).unwrap();
+    let mut bytes = 0;
+    let mut reader = FileReader::new(files.table());
+    reader.resident(AddrRange::new(0, u64::MAX).unwrap(), |_| bytes += PAGE_SIZE).unwrap();
+    bytes
 }
 
 /// What a script of the shell prints. It must succeed.

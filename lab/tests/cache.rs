@@ -12,7 +12,7 @@ use isotherm_kernel::pages::{FrameNodes, SystemRam};
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::MIB;
 use isotherm_lab::migration::SLOW;
-use isotherm_lab::{Running, Zram, eventually, shell};
+use isotherm_lab::{Running, Zram, cached, eventually, shell};
 
 const IDLE: &str = "- {name: idle, action: pageout, access_rate: 0%, age: {min: 4s}}\n";
 
@@ -48,15 +48,6 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
-}
-
-/// The bytes of a file that are in the page cache.
-fn cached(path: &Path) -> u64 {
-    let files = CachedFiles::new(&[path.into()]).unwrap();
-    let mut bytes = 0;
-    let mut reader = FileReader::new(files.table());
-    reader.resident(AddrRange::new(0, u64::MAX).unwrap(), |_| bytes += PAGE_SIZE).unwrap();
-    bytes
 }
 
 fn tracks_idle_pages() -> bool {
