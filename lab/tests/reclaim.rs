@@ -2,14 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
 
 use isotherm_lab::acting::{Acting, Cgroup};
 use isotherm_lab::idle::{MIB, V2};
-use isotherm_lab::{Ran, Running, Zram, cached, eventually, isotherm, result_file, run, shell};
-use isotherm_testing::or_skip;
+use isotherm_lab::{Ran, Running, Zram, eventually, isotherm, result_file, run, shell};
 
 /// Idle memory, with the goals that nobody has to set.
 const IDLE: &str = "- {name: idle, action: reclaim, access_rate: 0%, age: {min: 3s}}\n";
@@ -126,34 +123,6 @@ fn page_cache_that_was_read_once_is_reclaimed_and_what_is_read_again_stays() {
     assert!(said.contains(" freed of ") && !said.contains("warning"), "{said}");
     let read_again = refaults(&cgroup);
     assert!(read_again < 64, "what is read often stays: {read_again} pages came back");
-    cgroup.write("cgroup.kill", "1");
-    drop(reader);
-}
-
-#[test]
-#[ignore = "runs in the laboratory: ./dev lab"]
-fn page_cache_of_unknown_age_is_taken_a_little_at_a_time_if_the_scheme_allows_it() {
-    let _disk = Disk::of(64);
-    let file = PathBuf::from(Disk::PLACE).join("twice");
-    let shown = file.display();
-    shell(&format!("head -c 50331648 /dev/urandom > {shown}; sync; echo 3 > /proc/sys/vm/drop_caches"));
-    let cgroup = Cgroup::new("/twice");
-    let takes_swappiness = fs::write(cgroup.file("memory.reclaim"), "4096 swappiness=0");
-    or_skip!(takes_swappiness.map_err(|_| "this kernel cannot be asked for page cache only"));
-    let script = format!("cat {shown} {shown} > /dev/null; echo begun; sleep 1000");
-    let mut reader = Running::start(&mut cgroup.command(&script));
-    reader.wait_for_line("begun");
-    let denied = ["--cgroup", "/twice", "--duration", "12s"];
-    assert_eq!(Acting::new("unknown-denied", &denied, IDLE).run.wait(), 0);
-    let before = cached(&file);
-    assert!(before >= 46 * MIB, "what was read twice has no known age: {before}");
-    let scheme = IDLE.replace("reclaim,", "reclaim, unobserved: allow,");
-    let begun = Instant::now();
-    let mut acting = Acting::new("unknown", &["--cgroup", "/twice"], &scheme);
-    eventually("2 MiB have left the page cache", || cached(&file) + 2 * MIB <= before);
-    let (taken, took) = (before - cached(&file), begun.elapsed());
-    acting.end();
-    assert!(taken as f64 <= 0.02 * before as f64 * (1.0 + took.as_secs_f64() / 6.0), "{taken} bytes in {took:?}");
     cgroup.write("cgroup.kill", "1");
     drop(reader);
 }
