@@ -84,11 +84,14 @@ pub(super) fn check(
         CallMethod::Nothing => Ok(()),
         CallMethod::Outside(advice) => outside(action, advice),
         CallMethod::Inside(call) => inside_self(action, call, inside),
-        CallMethod::Migration => {
-            migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
-        }
+        CallMethod::Migration => between_nodes(action, migration),
         CallMethod::Cgroup(how) | CallMethod::Limit(how) => cgroup(action, how),
     }
+}
+
+/// Checks that memory can be moved between nodes as `action` says.
+pub(super) fn between_nodes(action: Action, migration: &mut Migration) -> Result<(), ActError> {
+    migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
 }
 
 /// Checks that the kernel can be asked to reclaim memory of cgroups, and what is done to idle pages before. Nothing is

@@ -10,6 +10,7 @@ use isotherm_kernel::pages::FlagTable;
 use rustix::io::Errno;
 
 use super::call_method::Row;
+use super::check::between_nodes;
 use super::error::ActError;
 use super::migration::Migration;
 use super::refusal::refusal;
@@ -44,9 +45,7 @@ impl FileCache {
     pub(super) fn check(&self, action: Action, migration: &mut Migration) -> Result<(), ActError> {
         match Row::of(action, false).on_files.ok_or(ActError::NotOnFiles(action))? {
             FileCall::Drop if self.flags.is_none() && !has_cachestat() => Err(ActError::DirtyUnknown(action)),
-            FileCall::Move => {
-                migration.check(action).map_err(|source| ActError::Migration { action, source: source.into() })
-            }
+            FileCall::Move => between_nodes(action, migration),
             FileCall::Drop | FileCall::ReadIn | FileCall::Count => Ok(()),
         }
     }

@@ -8,21 +8,19 @@ use isotherm_core::scheme::{CacheWork, CgroupLimit, Outcome, Reclaim, Refusal, R
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, LimitFile, NoMemoryCgroup, SelectedCgroups};
-use isotherm_kernel::pages::{PageBuffer, Pagemap, Table};
+use isotherm_kernel::pages::{PageBuffer, Pagemap};
 use rustix::io::Errno;
 
 use super::cache_age::CacheAges;
 use super::check::advice;
 use super::held::Held;
 use super::limits::CgroupLimits;
+use super::map_counts::MapCounts;
 use super::news::{News, NewsList};
 use super::outside::advise_ranges;
 use super::refusal::refusal;
 use super::resident::{Cached, Resident, resident};
 use super::swap::Swap;
-
-/// Frames that are at most this many frames apart are read with one call.
-const REACH: u64 = 32;
 
 /// At most so much page cache of a cgroup is taken at once.
 const CACHE_AT_ONCE: u64 = 32 << 20;
@@ -32,8 +30,8 @@ const CACHE_AT_ONCE: u64 = 32 << 20;
 pub(super) struct CgroupReclaim {
     /// `None` if no processes are selected.
     cgroups: Option<SelectedCgroups>,
-    /// How many times each page frame is mapped; `None` if the user may not read it.
-    mapped: Option<Table>,
+    /// `None` if the user may not read it.
+    mapped: Option<MapCounts>,
     buffer: PageBuffer,
     limits: CgroupLimits,
     /// The protection of the memory in use.
@@ -84,7 +82,7 @@ impl CgroupReclaim {
 
     /// Of the cgroups of a selection. `root` stands for `/`.
     pub(super) fn of(root: &Path, cgroups: SelectedCgroups) -> Self {
-        let mapped = Table::open(root, "proc/kpagecount", false).ok();
+        let mapped = MapCounts::open(root).ok();
         Self { cgroups: Some(cgroups), mapped, ..Self::new(root) }
     }
 
@@ -273,10 +271,9 @@ impl CgroupReclaim {
         shared.sort_unstable();
         let mut of_shared = 0.0;
         if let Some(mapped) = &self.mapped {
-            let times = mapped.entries(shared.iter().copied(), REACH, &mut self.buffer, |times| {
+            mapped.each(shared.iter().copied(), &mut self.buffer, |times| {
                 of_shared += times.filter(|&times| times > 0).map_or(0.0, |times| PAGE_SIZE as f64 / times as f64);
-            });
-            times.map_err(|error| error.errno())?;
+            })?;
         }
         // A cast from f64 saturates.
         Ok(own + of_shared as u64)
@@ -302,7 +299,7 @@ mod tests {
         (0..4).for_each(|page| scratch.touch(page * PAGE_SIZE));
         let all = AddrRange::new(scratch.start(), scratch.start() + 16 * PAGE_SIZE).unwrap();
         let root = Path::new("/");
-        let mapped = or_skip!(Table::open(root, "proc/kpagecount", false).map_err(|error| error.to_string()));
+        let mapped = or_skip!(MapCounts::open(root).map_err(|error| error.to_string()));
         let mut reclaim = CgroupReclaim { mapped: Some(mapped), ..CgroupReclaim::new(root) };
         assert_eq!(reclaim.in_memory_once(root, std::process::id(), &[all]), Ok(4 * PAGE_SIZE));
         assert_eq!(reclaim.in_memory_once(root, u32::MAX, &[all]), Err(Errno::NOENT));

@@ -4,20 +4,17 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::TargetId;
 use isotherm_core::scheme::{Elsewhere, IdlePlace};
-use isotherm_kernel::pages::{PageBuffer, Pagemap, Table, TableError};
+use isotherm_kernel::pages::{PageBuffer, Pagemap, TableError};
 use rustix::io::Errno;
 
 use crate::frames::add_page;
-
-/// Frames that are at most this many frames apart are read with one call.
-const REACH: u64 = 32;
+use crate::map_counts::MapCounts;
 
 /// Finds pages that are mapped several times and are idle at each place.
 #[derive(Debug)]
 pub(super) struct SharedPages {
     root: PathBuf,
-    /// How many times each page frame is mapped.
-    mapped: Table,
+    mapped: MapCounts,
     buffer: PageBuffer,
 }
 
@@ -36,8 +33,7 @@ impl SharedPages {
     /// # Errors
     /// If it cannot be opened.
     pub(super) fn open(root: &Path) -> Result<Self, TableError> {
-        let mapped = Table::open(root, "proc/kpagecount", false)?;
-        Ok(Self { root: root.into(), mapped, buffer: PageBuffer::default() })
+        Ok(Self { root: root.into(), mapped: MapCounts::open(root)?, buffer: PageBuffer::default() })
     }
 
     /// Those of the small pages at `addresses` of a process, which are sorted, that are mapped several times and are
@@ -70,8 +66,7 @@ impl SharedPages {
         pages.sort_unstable_by_key(|page| page.frame);
         let mut times = Vec::with_capacity(pages.len());
         let frames = pages.iter().map(|page| page.frame);
-        let read = self.mapped.entries(frames, REACH, &mut self.buffer, |count| times.push(count));
-        read.map_err(|error| error.errno())?;
+        self.mapped.each(frames, &mut self.buffer, |count| times.push(count))?;
         let known = pages.iter().zip(times).filter(|(page, times)| *times == Some(page.places));
         let mut idle: Vec<u64> = known.map(|(page, _)| page.addr).collect();
         idle.sort_unstable();
