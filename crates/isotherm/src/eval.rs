@@ -149,7 +149,7 @@ fn report(options: &EvalReport) -> Result<ExitCode> {
     }
     let paper = Paper::ALL.into_iter().find(|paper| paper.name() == options.paper).unwrap_or(Paper::V24);
     let results = Results::read(&options.directory)?;
-    let report = Report::new(&results)?;
+    let report = Report::new(&results, options.fault)?;
     let write = |out: &mut dyn Write| report.write(rendering, &results, paper, options.spread, out);
     match &options.output {
         None => write(&mut standard_output())?,

@@ -1,18 +1,23 @@
 //! What the tables say, in sentences, with what the papers say.
 
-use super::{Metric, Table};
+use std::time::Duration;
+
+use super::{Detail, Metric, Table};
+use crate::statistics::mean;
 use crate::{Change, Configuration, Paper};
 
 /// Shares of a waste or of a gain below this many per cent are left out: noise.
 const LEAST: f64 = 1.0;
 
-/// The sentences. The tables are those of all metrics.
-pub(super) fn conclusions(tables: &[Table], is_emulated: bool) -> Vec<String> {
+/// The sentences. The tables are those of all metrics. `fault` is what a major fault costs in the model of runtimes, if
+/// processors are emulated.
+pub(super) fn conclusions(tables: &[Table], details: &[Detail], fault: Option<Duration>) -> Vec<String> {
     let mut said = Vec::new();
-    if is_emulated {
+    if let Some(fault) = fault {
         said.push(
             "The processors are emulated: times are not those of a real machine. Counts and memory are right.".into(),
         );
+        said.extend(Configuration::ALL.into_iter().filter_map(|of| modelled(details, of, fault)));
     }
     for configuration in Configuration::ALL.into_iter().skip(1) {
         said.extend(summary(tables, configuration));
@@ -55,6 +60,20 @@ fn summary(tables: &[Table], configuration: Configuration) -> Option<String> {
     let slowest = slowest.filter(|(name, _)| *name != runtime.whole());
     let slowest = slowest.map_or_else(String::new, |(name, percent)| format!("; at worst {percent:+.2} % ({name})"));
     (!parts.is_empty()).then(|| format!("{}: {}{slowest}.", configuration.name(), parts.join(", ")))
+}
+
+/// What the runtime would be if nothing but major faults took more time than without isotherm.
+fn modelled(details: &[Detail], configuration: Configuration, fault: Duration) -> Option<String> {
+    let of = details.iter().filter(|detail| detail.configuration == configuration);
+    let of: Vec<(f64, &str)> =
+        of.filter_map(|detail| Some((detail.modelled_runtime_percent?, &*detail.workload))).collect();
+    let (worst, name) = of.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let mean = mean(&of.iter().map(|(percent, _)| *percent).collect::<Vec<_>>());
+    Some(format!(
+        "{}, modelled: runtime {mean:+.2} % on the mean, {worst:+.2} % at worst ({name}), if each major fault beyond \
+         those of orig takes {fault:?}, and nothing else takes longer.",
+        configuration.name()
+    ))
 }
 
 /// How much of the waste of huge pages the schemes remove, and how much of their speed they keep.

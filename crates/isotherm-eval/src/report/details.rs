@@ -1,5 +1,7 @@
 //! What was measured besides the papers' tables.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::Measured;
@@ -35,6 +37,9 @@ pub struct Detail {
     pub zram: f64,
     /// Major page faults of the program.
     pub major_faults: f64,
+    /// Where processors are emulated: the change of the runtime to that of `orig`, in per cent, if nothing but the major
+    /// faults beyond its own took time, each as long as on a real machine.
+    pub modelled_runtime_percent: Option<f64>,
     /// Refaults of the system.
     pub refaults: f64,
     /// The share of the time in which some task waited for memory, in per cent.
@@ -43,9 +48,24 @@ pub struct Detail {
     pub all_stalled_percent: Option<f64>,
 }
 
-pub(super) fn details(measured: &Measured<'_>) -> Vec<Detail> {
+/// The details. `fault` is what a major fault costs in the model of runtimes, if there is one.
+pub(super) fn details(measured: &Measured<'_>, fault: Option<Duration>) -> Vec<Detail> {
     let pairs = measured.names.iter().flat_map(|name| measured.configurations.iter().map(move |of| (*name, *of)));
-    pairs.filter_map(|(name, of)| detail(name, of, &measured.runs(name, of))).collect()
+    let modelled = |name, of| {
+        let rounds = measured.rounds(name, of);
+        let slower = |(orig, run): &(&Run, &Run)| {
+            let faults = run.major_faults as f64 - orig.major_faults as f64;
+            Some(faults * fault?.as_secs_f64() / orig.seconds * 100.0)
+        };
+        let slower: Vec<f64> = rounds.iter().filter_map(slower).collect();
+        (of != Configuration::Orig && !slower.is_empty()).then(|| mean(&slower))
+    };
+    pairs
+        .filter_map(|(name, of)| {
+            let modelled_runtime_percent = modelled(name, of);
+            Some(Detail { modelled_runtime_percent, ..detail(name, of, &measured.runs(name, of))? })
+        })
+        .collect()
 }
 
 fn detail(workload: &str, configuration: Configuration, runs: &[&Run]) -> Option<Detail> {
@@ -71,6 +91,7 @@ fn detail(workload: &str, configuration: Configuration, runs: &[&Run]) -> Option
         swap: of(&|run| run.swap),
         zram: of(&|run| run.zram),
         major_faults: of(&|run| run.major_faults as f64),
+        modelled_runtime_percent: None,
         refaults: of(&|run| (run.anonymous_refaults + run.file_refaults) as f64),
         some_stalled_percent: known(&|run| Some(run.some_stalled? * 100.0)),
         all_stalled_percent: known(&|run| Some(run.all_stalled? * 100.0)),

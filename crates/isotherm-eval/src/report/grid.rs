@@ -85,7 +85,7 @@ fn deviations(table: &Table) -> Grid {
 /// A column of the details: its name, and its cell.
 type Column = (&'static str, fn(&Detail) -> Option<String>);
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     ("isotherm CPU, %", |of| Some(format!("{:.2}", of.isotherm_cpu_percent?))),
     ("isotherm RSS", |of| bytes(of.isotherm_rss)),
     ("working set", |of| bytes(of.working_set)),
@@ -97,6 +97,7 @@ const COLUMNS: [Column; 14] = [
     ("swap", |of| bytes(above_zero(of.swap))),
     ("zram", |of| bytes(above_zero(of.zram))),
     ("major faults", |of| Some(units::count(above_zero(of.major_faults)? as u64))),
+    ("modelled runtime, %", |of| Some(format!("{:+.2}", of.modelled_runtime_percent?))),
     ("refaults", |of| Some(units::count(above_zero(of.refaults)? as u64))),
     ("PSI some, %", |of| Some(format!("{:.2}", of.some_stalled_percent?))),
     ("PSI full, %", |of| Some(format!("{:.2}", of.all_stalled_percent?))),

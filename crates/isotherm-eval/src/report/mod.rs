@@ -8,6 +8,7 @@ mod html;
 mod rendering;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
@@ -124,11 +125,12 @@ fn by_name<S: Serializer>(papers: &BTreeMap<Paper, f64>, serializer: S) -> Resul
 }
 
 impl Report {
-    /// Makes the report of a directory of results.
+    /// Makes the report of a directory of results. Where processors are emulated, `fault` is what a major page fault
+    /// costs in the [model of runtimes](Detail::modelled_runtime_percent).
     ///
     /// # Errors
     /// If no run is there.
-    pub fn new(results: &Results) -> Result<Self, EvalError> {
+    pub fn new(results: &Results, fault: Duration) -> Result<Self, EvalError> {
         let latest = results.sessions.last().ok_or_else(|| EvalError::NoResults(results.directory().into()))?;
         let is_used = |configuration: &Configuration| results.done().any(|run| run.configuration == *configuration);
         let configurations: Vec<_> = Configuration::ALL.into_iter().filter(is_used).collect();
@@ -147,15 +149,10 @@ impl Report {
         let measured = Measured { results, names: &names, configurations: &configurations };
         let tables: Vec<Table> =
             Metric::ALL.into_iter().map(|metric| measured.table(metric, &left_out, &failed)).collect();
-        let conclusions = conclusions::conclusions(&tables, latest.machine.is_emulated());
-        Ok(Self {
-            sessions: results.sessions.clone(),
-            details: details::details(&measured),
-            tables,
-            conclusions,
-            left_out,
-            failed,
-        })
+        let fault = latest.machine.is_emulated().then_some(fault);
+        let details = details::details(&measured, fault);
+        let conclusions = conclusions::conclusions(&tables, &details, fault);
+        Ok(Self { sessions: results.sessions.clone(), details, tables, conclusions, left_out, failed })
     }
 }
 
@@ -210,17 +207,21 @@ impl Measured<'_> {
         runs
     }
 
-    /// The values of the rounds that have both the baseline and a configuration. Where other work has freed more memory
-    /// of the system than the program took, there is nothing to compare.
-    fn pairs(&self, metric: Metric, workload: &str, configuration: Configuration) -> Vec<Pair> {
+    /// The rounds that have both the baseline and a configuration: the run of each.
+    fn rounds(&self, workload: &str, configuration: Configuration) -> Vec<(&Run, &Run)> {
         let before = self.runs(workload, Configuration::Orig);
-        let after = self.runs(workload, configuration);
-        let pair = |run: &&Run| {
-            let base = before.iter().find(|base| base.nth == run.nth)?;
+        let after = self.runs(workload, configuration).into_iter();
+        after.filter_map(|run| Some((*before.iter().find(|base| base.nth == run.nth)?, run))).collect()
+    }
+
+    /// The values of the rounds. Where other work has freed more memory of the system than the program took, there is
+    /// nothing to compare.
+    fn pairs(&self, metric: Metric, workload: &str, configuration: Configuration) -> Vec<Pair> {
+        let pair = |(base, run): (&Run, &Run)| {
             let (before, after) = (metric.of(base), metric.of(run));
             (before > 0.0 && after > 0.0).then_some((run.nth, before, after))
         };
-        after.iter().filter_map(pair).collect()
+        self.rounds(workload, configuration).into_iter().filter_map(pair).collect()
     }
 
     fn table(&self, metric: Metric, left_out: &[LeftOut], failed: &[Run]) -> Table {

@@ -1,9 +1,12 @@
 //! Tests of reports on made results.
 
 use super::*;
+use crate::Machine;
 use crate::recorded::Recorded;
 use crate::results::tests::session;
 use crate::run::Isotherm;
+
+const FAULT: Duration = Duration::from_micros(15);
 
 fn run(workload: &str, configuration: Configuration, nth: u32, seconds: f64, mib: f64) -> Run {
     let bytes = mib * 1_048_576.0;
@@ -47,14 +50,14 @@ fn written(rendering: Rendering, spread: bool) -> String {
     let place = tempfile::tempdir().unwrap();
     let results = results(place.path());
     let mut out = Vec::new();
-    Report::new(&results).unwrap().write(rendering, &results, Paper::V24, spread, &mut out).unwrap();
+    Report::new(&results, FAULT).unwrap().write(rendering, &results, Paper::V24, spread, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 #[test]
 fn tables_have_changes_totals_averages_and_the_papers_figures() {
     let place = tempfile::tempdir().unwrap();
-    let report = Report::new(&results(place.path())).unwrap();
+    let report = Report::new(&results(place.path()), FAULT).unwrap();
     let runtime = &report.tables[0];
     let names: Vec<&str> = runtime.rows.iter().map(|row| &*row.name).collect();
     assert_eq!(names, ["a", "splash2x/fft", "c", "total", "average"]);
@@ -75,9 +78,27 @@ fn tables_have_changes_totals_averages_and_the_papers_figures() {
 #[test]
 fn sentences_say_what_the_schemes_remove_and_keep() {
     let place = tempfile::tempdir().unwrap();
-    let said = Report::new(&results(place.path())).unwrap().conclusions.join("\n");
+    let said = Report::new(&results(place.path()), FAULT).unwrap().conclusions.join("\n");
     assert!(said.contains("removes 85 % of the memory that thp wastes"), "{said}");
     assert!(said.contains("of the time that thp saves") && said.contains("rec: runtime +0.20 %"), "{said}");
+}
+
+#[test]
+fn where_processors_are_emulated_runtimes_are_modelled_from_page_faults() {
+    let place = tempfile::tempdir().unwrap();
+    let machine = Machine { processor: "QEMU TCG CPU version 2.5+".into(), ..session().machine };
+    let mut results = Results::begin(place.path(), false, Session { machine, ..session() }).unwrap();
+    for nth in 1..=2 {
+        let with = |configuration, major_faults| Run { major_faults, ..run("a", configuration, nth, 10.0, 100.0) };
+        results.add(with(Configuration::Orig, 1_000)).unwrap();
+        results.add(with(Configuration::Prcl, 11_000)).unwrap();
+    }
+    let report = Report::new(&results, FAULT).unwrap();
+    let modelled = |of: &Detail| (of.configuration, of.modelled_runtime_percent.map(|percent| percent.round()));
+    let expected = [(Configuration::Orig, None), (Configuration::Prcl, Some(2.0))];
+    assert_eq!(report.details.iter().map(modelled).collect::<Vec<_>>(), expected, "10,000 faults of 15 µs in 10 s");
+    let said = report.conclusions.join("\n");
+    assert!(said.contains("prcl, modelled: runtime +1.50 % on the mean, +1.50 % at worst (a)"), "{said}");
 }
 
 #[test]
@@ -106,7 +127,7 @@ fn a_round_in_which_the_memory_of_the_system_shrank_is_not_compared() {
     let shrank = |configuration| Run { system: -1.0, nth: 4, ..run("a", configuration, 4, 10.0, 100.0) };
     results.add(shrank(Configuration::Orig)).unwrap();
     results.add(shrank(Configuration::Rec)).unwrap();
-    let report = Report::new(&results).unwrap();
+    let report = Report::new(&results, FAULT).unwrap();
     let [runtime, system, _] = &report.tables[..] else { panic!("{report:?}") };
     let change = |table: &Table| table.cell("a", Configuration::Rec).unwrap().change.unwrap();
     assert!(change(system).percent.abs() < 1e-6 && change(system).interval.is_some(), "{:?}", change(system));
@@ -118,5 +139,5 @@ fn a_round_in_which_the_memory_of_the_system_shrank_is_not_compared() {
 fn no_runs_are_no_report() {
     let place = tempfile::tempdir().unwrap();
     let results = Results::begin(place.path(), false, session()).unwrap();
-    assert!(matches!(Report::new(&results), Err(EvalError::NoResults(_))));
+    assert!(matches!(Report::new(&results, FAULT), Err(EvalError::NoResults(_))));
 }

@@ -203,6 +203,9 @@ pub struct EvalReport {
     /// operation schemes
     #[arg(long, value_name = "PAPER", default_value = "v24", value_parser = papers(), hide_possible_values = true)]
     pub paper: String,
+    /// What a major page fault costs on a real machine. Where processors are emulated, a runtime is modelled with it
+    #[arg(long, value_name = "TIME", default_value = "15us", value_parser = units::parse_duration)]
+    pub fault: Duration,
     /// Write the report to this file, which only its owner can read
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
