@@ -21,6 +21,7 @@ use super::files::FileCache;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::limits::LeastLimits;
+use super::lock_room::LockRoom;
 use super::migration::Migration;
 use super::news::News;
 use super::outside::{advise_ranges, cut_at_mappings};
@@ -62,6 +63,7 @@ pub struct ProcessActuator {
     forbidden: HashSet<TargetId>,
     /// The mappings that were looked at for huge pages ahead.
     ahead: Ahead,
+    lock_room: LockRoom,
 }
 
 impl ProcessActuator {
@@ -85,6 +87,7 @@ impl ProcessActuator {
             refusals: HashMap::new(),
             forbidden: HashSet::new(),
             ahead: Ahead::default(),
+            lock_room: LockRoom::default(),
         }
     }
 
@@ -214,6 +217,15 @@ impl ProcessActuator {
             (Some(held), CallMethod::Inside(_)) if work.action == Action::HugePageAhead => {
                 self.allow_huge_pages_ahead(&held, work.ranges, outcomes);
             }
+            (Some(held), CallMethod::Inside(InsideCall::MLock)) => {
+                if !self.lock_room.knows(work.target) {
+                    self.lockable();
+                }
+                let (fit, rest) = work.ranges.split_at(self.lock_room.take(work.target, work.ranges));
+                let (of_fit, of_rest) = outcomes.split_at_mut(fit.len());
+                self.apply_inside(&held, InsideCall::MLock, fit, of_fit);
+                refuse_all(rest, of_rest, RefusalReason::NoMemory.into());
+            }
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }
         Ok(())
@@ -285,11 +297,13 @@ impl ProcessActuator {
         // Without the figures, the outcome is that of the call.
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
         for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.into_iter().zip(after)) {
-            let gone = outcome.applied.min(before.bytes().saturating_sub(after.bytes()));
+            let became = before.became(&after);
+            let gone = outcome.applied.min(became.gone);
             outcome.unmapped = self.cached.bytes(&before, &after).min(gone);
             outcome.applied = gone - outcome.unmapped;
+            outcome.returned = became.returned.min(outcome.applied);
             outcome.resident = Some(after.bytes());
-            let kept = after.private.min(range.size().saturating_sub(gone + outcome.refused));
+            let kept = became.stayed_private.min(range.size().saturating_sub(gone + outcome.refused));
             if kept > 0 && !self.swap.is_free(&self.root) {
                 outcome.refuse(kept, RefusalReason::NoSwap.into());
             }
@@ -412,6 +426,12 @@ impl Actuator for ProcessActuator {
 
     fn can_free(&mut self, mapping: &Mapping) -> bool {
         !needs_swap(mapping) || self.swap.is_free(&self.root)
+    }
+
+    fn lockable(&mut self) -> u64 {
+        let targets: Vec<TargetId> = self.process_table.members().keys().copied().collect();
+        self.lock_room = LockRoom::read(&self.root, targets.into_iter());
+        self.lock_room.bytes()
     }
 
     fn is_dry(&self) -> bool {

@@ -34,6 +34,7 @@ mod frames;
 mod held;
 mod inside;
 mod limits;
+mod lock_room;
 mod map_counts;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod memory_tests;

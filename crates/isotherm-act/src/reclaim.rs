@@ -162,23 +162,25 @@ impl CgroupReclaim {
         let (bytes, ended) = self.reclaim(&cgroup, left, how.swappiness);
         let after = read(held)?;
         let of_ranges = |one: &[Resident], other: &[Resident]| -> u64 {
-            one.iter().zip(other).map(|(one, other)| one.bytes().saturating_sub(other.bytes())).sum()
+            one.iter().zip(other).map(|(one, other)| one.became(other).gone).sum()
         };
         // The kernel counts what it freed of the ranges, too.
         let mut elsewhere = bytes.saturating_sub(of_ranges(&between, &after));
         let mut short = ended.map_or(0, |_| left.saturating_sub(bytes));
         let has_swap = readers.swap.is_free(readers.root);
         for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.iter().zip(&after)) {
-            let gone = before.bytes().saturating_sub(after.bytes()).min(range.size());
+            let became = before.became(after);
+            let gone = became.gone.min(range.size());
             outcome.unmapped = readers.cached.bytes(before, after).min(gone);
             outcome.resident = Some(after.bytes());
             let in_place = elsewhere.min(range.size() - gone);
             elsewhere -= in_place;
             outcome.applied = gone - outcome.unmapped + in_place;
-            let refused = short.min(range.size() - gone - in_place).min(after.bytes());
+            outcome.returned = became.returned.min(gone - outcome.unmapped);
+            let refused = short.min(range.size() - gone - in_place).min(became.stayed);
             short -= refused;
             if refused > 0 {
-                let no_swap = !has_swap && after.private > 0;
+                let no_swap = !has_swap && after.has_private();
                 let why = ended.filter(|_| !no_swap).map_or(RefusalReason::NoSwap.into(), refusal);
                 outcome.refuse(refused, why);
             }

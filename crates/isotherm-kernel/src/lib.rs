@@ -110,7 +110,7 @@ pub use time_namespace::{ClockOffsets, monotonic};
 pub use unix_sockets::{listening_names, peer_user};
 pub use unreadable::{Unreadable, hint as unreadable_hint};
 pub use usage::{
-    anonymous_bytes, huge_bytes, major_faults, meminfo, memory_use, page_faults, resident, system_memory,
+    anonymous_bytes, huge_bytes, locked, major_faults, meminfo, memory_use, page_faults, resident, system_memory,
     transparent_huge_pages,
 };
 pub use user::{User, group_id};

@@ -92,6 +92,14 @@ pub fn resident(root: &Path, pid: u32) -> ProcResult<u64> {
     Ok(StatM::from_file(root.join(format!("proc/{id}/statm")))?.resident * PAGE_SIZE)
 }
 
+/// The bytes of a process that are locked, or will be when they become resident (`VmLck` in `proc_pid_status(5)`).
+///
+/// # Errors
+/// Fails if the process has ended.
+pub fn locked(root: &Path, pid: u32) -> ProcResult<u64> {
+    Ok(status_bytes(root, pid, ["VmLck"])?[0])
+}
+
 /// The memory of the system, in bytes, from `/proc/meminfo` below `root`, which stands for `/`.
 ///
 /// # Errors

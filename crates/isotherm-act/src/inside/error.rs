@@ -163,7 +163,7 @@ mod tests {
             Box::new(InsideError::File { path: "/proc/7/mem".into(), source: cause() }),
             Box::new(not_permitted()),
             Box::new(ActError::Advice { action: Action::Cold, advice: "MADV_COLD", source: cause(), fix: "a fix" }),
-            Box::new(ActError::Call { action: Action::MLock, call: "mlock()", source: cause() }),
+            Box::new(ActError::Call { action: Action::MLock, call: "mlock2()", source: cause() }),
             Box::new(ActError::Inside { action: Action::MLock, source: not_permitted() }),
         ];
         for error in errors {

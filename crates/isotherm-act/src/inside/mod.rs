@@ -43,7 +43,7 @@ pub enum InsideCall {
     HugePage,
     /// `madvise(MADV_NOHUGEPAGE)`: forbids huge pages.
     NoHugePage,
-    /// `mlock(2)`: keeps the memory resident.
+    /// `mlock2(MLOCK_ONFAULT)`: keeps what is resident, and what becomes resident. It reads nothing in.
     MLock,
     /// `munlock(2)`: allows the memory to be reclaimed again.
     MUnlock,
@@ -58,7 +58,7 @@ impl InsideCall {
         match self {
             Self::HugePage => "madvise(MADV_HUGEPAGE)",
             Self::NoHugePage => "madvise(MADV_NOHUGEPAGE)",
-            Self::MLock => "mlock()",
+            Self::MLock => "mlock2()",
             Self::MUnlock => "munlock()",
         }
     }

@@ -58,7 +58,7 @@ impl Inside {
         let (number, third) = match call {
             InsideCall::HugePage => (libc::SYS_madvise, libc::MADV_HUGEPAGE),
             InsideCall::NoHugePage => (libc::SYS_madvise, libc::MADV_NOHUGEPAGE),
-            InsideCall::MLock => (libc::SYS_mlock, 0),
+            InsideCall::MLock => (libc::SYS_mlock2, libc::MLOCK_ONFAULT as libc::c_int),
             InsideCall::MUnlock => (libc::SYS_munlock, 0),
         };
         let mut rest = ranges;

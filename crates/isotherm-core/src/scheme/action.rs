@@ -130,7 +130,7 @@ pub(crate) enum Reach {
     /// Pages in memory.
     PresentPages,
     /// Parts of 2 MiB that have a page in memory.
-    PresentHugePages,
+    PresentBlocks,
     /// All of a region that has a page in memory.
     Region,
 }
@@ -168,11 +168,12 @@ impl Action {
         Self::Limit(CgroupLimit::DEFAULT),
     ];
 
-    /// The table of actions. A huge page moves whole. Locking memory that is absent would fill it.
+    /// The table of actions. A huge page moves whole. Memory is locked by blocks, as there can be as many calls and
+    /// mappings as there are parts.
     const fn row(&self) -> Row {
         use Moves::{Cold, Hot};
         use Order::{ColdestFirst, HottestFirst};
-        use Reach::{IdlePages, PagesInUse, PresentHugePages, PresentPages, Region};
+        use Reach::{IdlePages, PagesInUse, PresentBlocks, PresentPages, Region};
         const HUGE: u64 = HUGE_PAGE_SIZE;
         const PAGE: u64 = PAGE_SIZE;
         const fn row(name: &'static str, order: Order, granule: u64, reach: Reach, moves: Option<Moves>) -> Row {
@@ -186,11 +187,11 @@ impl Action {
             Self::WillNeed => row("willneed", HottestFirst, PAGE, Region, None),
             Self::Cold => row("cold", ColdestFirst, PAGE, IdlePages, None),
             Self::PageOut => row("pageout", ColdestFirst, PAGE, IdlePages, None),
-            Self::HugePage => row("hugepage", HottestFirst, HUGE, PresentHugePages, None),
+            Self::HugePage => row("hugepage", HottestFirst, HUGE, PresentBlocks, None),
             Self::HugePageAhead => inside(row("hugepage_ahead", HottestFirst, HUGE, Region, None)),
             Self::NoHugePage => inside(row("nohugepage", ColdestFirst, HUGE, Region, None)),
-            Self::Collapse => row("collapse", HottestFirst, HUGE, PresentHugePages, None),
-            Self::MLock => inside(row("mlock", HottestFirst, PAGE, PresentPages, None)),
+            Self::Collapse => row("collapse", HottestFirst, HUGE, PresentBlocks, None),
+            Self::MLock => inside(row("mlock", HottestFirst, PAGE, PresentBlocks, None)),
             Self::MUnlock => inside(row("munlock", ColdestFirst, PAGE, Region, None)),
             Self::Promote => row("promote", HottestFirst, HUGE, PagesInUse, Some(Hot)),
             Self::Demote => row("demote", ColdestFirst, HUGE, IdlePages, Some(Cold)),
@@ -295,7 +296,7 @@ impl Action {
 
     /// Whether the action does nothing to less than a whole granule.
     pub(crate) const fn whole_granules_only(&self) -> bool {
-        matches!(self.reach(), Reach::PresentHugePages)
+        matches!(self.reach(), Reach::PresentBlocks) && self.granule() == HUGE_PAGE_SIZE
     }
 
     /// Whether the action takes memory away from its user, who has to wait if it is accessed after all.

@@ -28,6 +28,8 @@ pub struct Work<'a> {
 pub struct Outcome {
     /// Bytes that the action was carried out on. An action on a cgroup may free other memory of it in their place.
     pub applied: u64,
+    /// Of these, bytes of the range that were freed, and were in memory again when the action ended.
+    pub returned: u64,
     /// Bytes that were refused. Bytes that are neither applied nor refused did not need the action.
     pub refused: u64,
     /// Why bytes were refused; `None` if and only if none were. If there are several reasons, it is the first.
@@ -42,17 +44,18 @@ pub struct Outcome {
 impl Outcome {
     /// The action was carried out on all of `range`.
     pub const fn all(range: AddrRange) -> Self {
-        Self { applied: range.size(), refused: 0, refusal: None, unmapped: 0, resident: None }
+        Self { applied: range.size(), returned: 0, refused: 0, refusal: None, unmapped: 0, resident: None }
     }
 
     /// All of `range` was refused.
     pub const fn refused(range: AddrRange, refusal: Refusal) -> Self {
-        Self { applied: 0, refused: range.size(), refusal: Some(refusal), unmapped: 0, resident: None }
+        Self { applied: 0, returned: 0, refused: range.size(), refusal: Some(refusal), unmapped: 0, resident: None }
     }
 
     /// Adds what became of a part of the range.
     pub fn add(&mut self, part: &Self) {
         self.applied += part.applied;
+        self.returned += part.returned;
         self.unmapped += part.unmapped;
         self.resident = part.resident.map(|bytes| bytes + self.resident.unwrap_or(0)).or(self.resident);
         if let Some(refusal) = part.refusal {
@@ -102,6 +105,11 @@ pub trait Actuator {
         true
     }
 
+    /// How many more bytes of the targets may be locked. It is called before each application of a scheme that locks.
+    fn lockable(&mut self) -> u64 {
+        u64::MAX
+    }
+
     /// Whether nothing is done, and all is reported as done. Then what was freed counts as absent until it is accessed.
     fn is_dry(&self) -> bool {
         false
@@ -141,6 +149,10 @@ impl<A: Actuator + ?Sized> Actuator for Box<A> {
 
     fn can_free(&mut self, mapping: &Mapping) -> bool {
         (**self).can_free(mapping)
+    }
+
+    fn lockable(&mut self) -> u64 {
+        (**self).lockable()
     }
 
     fn is_dry(&self) -> bool {

@@ -11,8 +11,9 @@ use super::budget::QuotaLimits;
 use super::candidates::{Candidate, Cursor, Room, whole_granules};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
+use super::locks::Locks;
 use super::moved::Moved;
-use super::victims::Victims;
+use super::victims::{Tally, Victims};
 use super::{
     ActedRegion, Action, Actuator, Application, Elsewhere, Filter, Moves, Outcome, PageInspector, PageKind,
     ProcessFacts, Scheme, Statistics, Work,
@@ -68,6 +69,8 @@ pub(crate) struct SchemeApplication<'a, A, I> {
     pub in_place: &'a mut ActionHistory,
     /// The memory that actions did not free.
     pub backoff: &'a mut Backoff,
+    /// What schemes have locked and unlocked.
+    pub locks: &'a mut Locks,
     /// What the filters have rejected.
     pub rejections: &'a mut Rejections,
     /// When memory was found accessed, or not accessed again, so that the action is not done before the next survey.
@@ -405,22 +408,28 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
             if action.frees() {
                 let unmapped = outcome.unmapped.min(range.size() - applied);
                 self.total.unmapped_bytes += unmapped;
-                // What was only unmapped comes back without having been freed.
-                let left = outcome.resident.map_or(range.size() - applied, |resident| resident + unmapped);
+                // What was only unmapped comes back without having been freed, and what has come back was freed.
+                let left = outcome
+                    .resident
+                    .map_or(range.size() - applied, |resident| (resident + unmapped).saturating_sub(outcome.returned));
                 // What was freed elsewhere in the cgroup comes back elsewhere.
                 let here = match action.reclaim() {
                     Some(_) => applied.min(range.size().saturating_sub(left)),
                     None => applied,
                 };
                 if watches {
-                    self.victims.freed(target, range, here, left, self.snapshot.time);
+                    let tally = Tally { freed: here, returned: outcome.returned.min(here) };
+                    self.victims.freed(target, range, tally, left, self.snapshot.time);
                 }
                 self.taken.extend((here + unmapped > 0).then_some((target, range, here + unmapped)));
                 match (applied, unmapped) {
                     (0, 0) => self.backoff.failed(Resisted::Mapped, target, range, self.snapshot.time),
                     (0, _) => self.backoff.failed(Resisted::Unmapped, target, range, self.snapshot.time),
-                    _ => self.backoff.forget(target, range),
+                    _ => self.backoff.freed(target, range),
                 }
+            }
+            if applied > 0 {
+                self.locks.mark(action, target, range, self.snapshot.time);
             }
             let moves = action.moves();
             // Memory in its place was not changed.
@@ -431,7 +440,8 @@ impl<A: Actuator, I: PageInspector> SchemeApplication<'_, A, I> {
                     self.in_place.mark(target, range, self.snapshot.time);
                 } else if applied > 0 {
                     self.moved.mark(direction, target, range, self.snapshot.time);
-                    self.victims.freed(target, range, applied, 0, self.snapshot.time);
+                    let tally = Tally { freed: applied, returned: 0 };
+                    self.victims.freed(target, range, tally, 0, self.snapshot.time);
                 }
             }
             // Refused memory is of age 0 as well, so that it is not tried again at once.

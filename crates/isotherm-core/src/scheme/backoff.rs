@@ -1,6 +1,7 @@
-//! The back-off of actions that free memory: memory that an action did not free is tried again after twice the time,
-//! each time. So memory that cannot be freed, for example because a device has pinned it, is tried rarely, and memory
-//! that can be freed again waits no longer than it resisted.
+//! The back-off of actions that free memory: memory that an action did not free, or that came back soon, is tried again
+//! after twice the time, each time. So memory that cannot be freed, for example because a device has pinned it, is tried
+//! rarely, and so is memory that is in use more rarely than the scheme looks for. Memory that can be freed again waits
+//! no longer than it resisted.
 
 use std::time::Duration;
 
@@ -15,13 +16,15 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// again.
 const MOST: usize = 1 << 16;
 
-/// How an action that frees memory failed to free any of a range.
+/// How an action that frees memory failed on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resisted {
     /// All of it stayed mapped in its target.
     Mapped,
     /// It was unmapped, and stayed in memory.
     Unmapped,
+    /// It was freed, and came back soon.
+    CameBack,
 }
 
 /// The memory that actions did not free.
@@ -29,6 +32,7 @@ pub(crate) enum Resisted {
 pub(crate) struct Backoff {
     mapped: Failures,
     unmapped: Failures,
+    came_back: Failures,
 }
 
 /// When actions failed on memory.
@@ -45,11 +49,12 @@ impl Default for Failures {
 }
 
 impl Backoff {
-    /// Takes in that an action at the time `at` freed nothing of `range`.
+    /// Takes in that an action at the time `at` failed on `range`.
     pub(crate) fn failed(&mut self, how: Resisted, target: TargetId, range: AddrRange, at: Duration) {
         let failures = match how {
             Resisted::Mapped => &mut self.mapped,
             Resisted::Unmapped => &mut self.unmapped,
+            Resisted::CameBack => &mut self.came_back,
         };
         // What was tried before its time had changed, so this is the first failure.
         let goes_on = |[first, last]: [Duration; 2]| is_time(first, last, at);
@@ -59,16 +64,29 @@ impl Backoff {
         failures.last.mark(target, range, at);
     }
 
-    /// Forgets the failures in `range`, because the range has changed.
-    pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
+    /// Forgets that `range` was not freed, because it was now.
+    pub(crate) fn freed(&mut self, target: TargetId, range: AddrRange) {
         self.mapped.forget(target, range);
         self.unmapped.forget(target, range);
     }
 
+    /// Takes in that of `range`, which was freed at the time `at`, these parts came back soon, and no others. `back` is
+    /// sorted.
+    pub(crate) fn came_back(&mut self, target: TargetId, range: AddrRange, back: &[AddrRange], at: Duration) {
+        let mut rest = Some(range);
+        for part in back {
+            let stayed_away = AddrRange::new(rest.map_or(part.start(), AddrRange::start), part.start());
+            stayed_away.into_iter().for_each(|away| self.came_back.forget(target, away));
+            self.failed(Resisted::CameBack, target, *part, at);
+            rest = AddrRange::new(part.end(), range.end());
+        }
+        rest.into_iter().for_each(|away| self.came_back.forget(target, away));
+    }
+
     /// Calls `each` with the parts of `range` that may be tried at the time `now`, and with whether a part was only
     /// unmapped when it was tried before. `accessed` is when the memory was accessed last: an access after a failure is
-    /// a change, and the memory is tried again. Memory that was unmapped is in the target again only after an access,
-    /// which says nothing about whether it can be freed.
+    /// a change, and the memory is tried again. Memory that was unmapped or freed is in the target again only after an
+    /// access, which says nothing about whether to try it again.
     pub(crate) fn pieces(
         &self,
         target: TargetId,
@@ -81,10 +99,15 @@ impl Backoff {
             if failed.is_some_and(|[first, last]| accessed <= last && !is_time(first, last, now)) {
                 return;
             }
-            self.unmapped.pieces(target, piece, |piece, failed| {
-                if failed.is_none_or(|[first, last]| is_time(first, last, now)) {
-                    each(piece, failed.is_some());
+            self.came_back.pieces(target, piece, |piece, failed| {
+                if failed.is_some_and(|[first, last]| !is_time(first, last, now)) {
+                    return;
                 }
+                self.unmapped.pieces(target, piece, |piece, failed| {
+                    if failed.is_none_or(|[first, last]| is_time(first, last, now)) {
+                        each(piece, failed.is_some());
+                    }
+                });
             });
         });
     }
@@ -93,6 +116,7 @@ impl Backoff {
     pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
         self.mapped.tidy(now, &lives);
         self.unmapped.tidy(now, &lives);
+        self.came_back.tidy(now, &lives);
     }
 }
 
@@ -224,6 +248,7 @@ mod tests {
         let doubling = [10, 15, 20, 30, 50, 90, 170, 330, 650];
         assert_eq!(tries(Resisted::Mapped, |_| 0), doubling);
         assert_eq!(tries(Resisted::Unmapped, |now| now), doubling, "it comes back by an access each time");
+        assert_eq!(tries(Resisted::CameBack, |now| now), doubling, "likewise");
     }
 
     #[test]
@@ -266,11 +291,25 @@ mod tests {
         backoff.failed(Resisted::Mapped, TARGET, range(30, 60), seconds(11));
         assert_eq!(parts(&backoff, 12, 0), [(0, 20, false), (20, 30, false), (40, 60, false), (60, 100, false)]);
         backoff.failed(Resisted::Unmapped, TARGET, range(90, 100), seconds(11));
-        backoff.forget(TARGET, range(35, 50));
+        backoff.freed(TARGET, range(35, 50));
         let tried =
             [(0, 20, false), (20, 30, false), (35, 50, false), (50, 60, false), (60, 90, false), (90, 100, true)];
         assert_eq!(parts(&backoff, 12, 0), tried);
         backoff.tidy(seconds(4000), |_| true);
         assert_eq!(parts(&backoff, 12, 0), [(0, 100, false)]);
+    }
+
+    #[test]
+    fn memory_that_has_stayed_away_once_is_tried_as_other_memory() {
+        let mut backoff = Backoff::default();
+        for at in [1, 6] {
+            backoff.came_back(TARGET, range(0, 100), &[range(0, 100)], seconds(at));
+        }
+        backoff.freed(TARGET, range(0, 100));
+        assert_eq!(parts(&backoff, 10, 0), []);
+        assert_eq!(parts(&backoff, 11, 0), [(0, 100, false)]);
+        backoff.came_back(TARGET, range(0, 100), &[range(30, 40), range(90, 100)], seconds(11));
+        assert_eq!(parts(&backoff, 12, 0), [(0, 30, false), (40, 90, false)]);
+        assert_eq!(parts(&backoff, 21, 0).len(), 4);
     }
 }

@@ -11,6 +11,7 @@ use crate::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, TargetSnapsh
 use super::backoff::{Asked, Backoff, Rejections};
 use super::filter::{FilterContext, Verdict, filter_range};
 use super::history::ActionHistory;
+use super::locks::Locks;
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::{heat, score};
 use super::{Action, Filter, Moves, ProcessFacts, Reach, Scheme};
@@ -103,6 +104,8 @@ pub(crate) struct Seen<'a> {
     pub moved: &'a Moved,
     /// What schemes have tried to free.
     pub backoff: &'a Backoff,
+    /// What schemes have locked and unlocked.
+    pub locks: &'a Locks,
     /// What the filters of the scheme have rejected.
     pub rejections: &'a Rejections,
     /// When the scheme found memory where it would move it to.
@@ -135,8 +138,9 @@ impl Seen<'_> {
 
     /// Cuts `range`, which was accessed last at the time `accessed`, where the time of the last action changes, and
     /// calls `each` with the parts that may be acted on. These parts are left out: memory that resisted to be freed
-    /// recently, and that was found in use since the survey; and for actions that would move memory: memory that was
-    /// moved recently, was found on its node, or was found not to be accessed again.
+    /// recently, and that was found in use since the survey; memory that was locked or unlocked already; and for
+    /// actions that would move memory: memory that was moved recently, was found on its node, or was found not to be
+    /// accessed again.
     fn pieces(
         &self,
         action: Action,
@@ -157,7 +161,7 @@ impl Seen<'_> {
                 };
                 match action.frees() {
                     true => self.backoff.pieces(target, range, now, accessed, |range, unmapped| each(range, !unmapped)),
-                    false => each(range, true),
+                    false => self.locks.pieces(action, target, range, now, |range| each(range, true)),
                 }
             });
         };
@@ -289,7 +293,7 @@ pub(crate) fn collect(
                     parts.extend(in_use.map(used));
                 }
                 (Some(pages), Reach::PresentPages) => of_region(&pages.present_ranges(range)),
-                (Some(pages), Reach::PresentHugePages) => of_region(&pages.present_blocks(range)),
+                (Some(pages), Reach::PresentBlocks) => of_region(&pages.present_blocks(range)),
                 (Some(_), Reach::Region) | (None, _) => of_region(&[range]),
             }
             let mapping = &target.mappings[mapping_index];

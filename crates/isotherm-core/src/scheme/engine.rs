@@ -17,14 +17,15 @@ use super::cgroup_limit::LIMITS_EVERY;
 use super::effective::{Effective, effective_filters};
 use super::history::ActionHistory;
 use super::limits::{Limiter, Limits, TakenOut};
+use super::locks::Locks;
 use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
 use super::returned::WithReturns;
 use super::slowdown::Judgement;
-use super::victims::{Tally, window};
+use super::victims::{Found, Freed, Tally, window};
 use super::{
-    Actuator, CacheWork, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report, Returns,
-    Scheme, Wake, WantedLimits,
+    Action, Actuator, CacheWork, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report,
+    Returns, Scheme, Wake, WantedLimits,
 };
 
 /// A scheme needs something that is not possible here.
@@ -55,6 +56,7 @@ pub struct Schemes<A, I, G> {
     /// How much evidence memory needs to make room for other memory.
     patience: Patience,
     backoff: Backoff,
+    locks: Locks,
     /// What has changed since [`Schemes::take_returns`].
     returns: Vec<Returns>,
     /// Which schemes fell asleep or woke since [`Schemes::take_wakes`].
@@ -87,6 +89,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             moved: Moved::default(),
             patience: Patience::default(),
             backoff: Backoff::default(),
+            locks: Locks::default(),
             returns: Vec::new(),
             wakes: Vec::new(),
             interval: None,
@@ -251,16 +254,25 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 Some(_) => snapshot.history(target).map(|history| history.pages_in(range).present),
                 None => inspector.present(target, range),
             };
-            let seen = match moves {
+            let found = match moves {
                 true => Some(active.victims.take_old(snapshot.time, window)),
                 false => active.victims.look(snapshot.time, window, survey, present),
             };
-            let Some(seen) = seen else {
+            let Some(Found { tally: seen, newly, over }) = found else {
                 continue;
             };
             active.report.total.watched_bytes += seen.freed;
             active.report.total.returned_bytes += seen.returned;
-            active.returned.take(snapshot.time, seen.returned);
+            active.returned.take(snapshot.time, newly);
+            for Freed { target, range, at, tally } in over {
+                let back = match snapshot.history(target) {
+                    _ if tally.returned == 0 => Vec::new(),
+                    Some(history) => history.present_ranges(range),
+                    // Which pages they are is not known.
+                    None => (tally.returned * 2 > tally.freed).then_some(range).into_iter().collect(),
+                };
+                self.backoff.came_back(target, range, &back, at);
+            }
             let judgement = active.budget.judge(snapshot.time, window, seen);
             active.report.quota_share = active.budget.share(&active.scheme.quota);
             if let Some(Judgement { tally: Tally { freed, returned }, too_much }) = judgement
@@ -306,6 +318,9 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         budget.begin(&scheme.quota, snapshot.time, &mut gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
         let mut share = self.limiter.share(scheme.action, others);
+        if scheme.action == Action::MLock {
+            share.left = share.left.min(self.actuator.lockable());
+        }
         let all = share.left;
         let mut allowance = QuotaLimits { quota: &scheme.quota, budget: &mut *budget, shared, share: &mut share };
         if let Some((quota, budget)) = &mut allowance.shared {
@@ -330,6 +345,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             history: &self.history,
             moved: &self.moved,
             backoff: &self.backoff,
+            locks: &self.locks,
             rejections,
             in_place,
             not_again,
@@ -381,6 +397,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
             history: &mut self.history,
             moved: &mut self.moved,
             backoff: &mut self.backoff,
+            locks: &mut self.locks,
             rejections,
             in_place,
             not_again,
@@ -487,6 +504,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Sink for Schemes<A, I, G> {
         self.history.tidy(snapshot.time, horizon, lives);
         self.moved.tidy(snapshot.time, lives);
         self.backoff.tidy(snapshot.time, lives);
+        self.locks.tidy(snapshot.time, lives);
         for active in &mut self.active {
             active.in_place.tidy(snapshot.time, snapshot.time.saturating_sub(LOOK_AGAIN), lives);
             // What was found before the last survey has no effect any more. Surveys of all targets differ little.

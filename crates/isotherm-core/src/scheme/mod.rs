@@ -36,6 +36,7 @@ mod gauge;
 mod history;
 mod inspector;
 mod limits;
+mod locks;
 mod moved;
 mod priority;
 mod quota;

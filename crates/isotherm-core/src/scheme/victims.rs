@@ -44,6 +44,27 @@ pub(crate) struct Tally {
     pub returned: u64,
 }
 
+/// What a look at freed memory has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The memory whose window is over.
+    pub tally: Tally,
+    /// Bytes that have come back since the look before, of all that is watched.
+    pub newly: u64,
+    /// The ranges of it that were freed.
+    pub over: Vec<Freed>,
+}
+
+/// A range that was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freed {
+    pub target: TargetId,
+    pub range: AddrRange,
+    /// When that was.
+    pub at: Duration,
+    pub tally: Tally,
+}
+
 #[derive(Debug)]
 struct Victim {
     target: TargetId,
@@ -57,18 +78,21 @@ struct Victim {
     /// A time after the action. The time of its snapshot is before the action, by as long as the scheme was busy.
     after: Option<Duration>,
     returned: u64,
+    /// Of these, bytes that were [told](Found::newly) already.
+    told: u64,
 }
 
 impl Victims {
-    /// Takes in that `freed` bytes of `range` were freed by an action on the snapshot of the time `at`, which left
-    /// `left` bytes of it in memory.
-    pub(crate) fn freed(&mut self, target: TargetId, range: AddrRange, freed: u64, left: u64, at: Duration) {
+    /// Takes in what was freed of `range` by an action on the snapshot of the time `at`, and had come back when the
+    /// action ended. `left` bytes of the range were not freed.
+    pub(crate) fn freed(&mut self, target: TargetId, range: AddrRange, tally: Tally, left: u64, at: Duration) {
+        let Tally { freed, returned } = tally;
         if freed == 0 || self.watched.len() >= MAX_VICTIMS {
             return;
         }
         self.moves[0] += freed;
-        let (snapshot, after, returned) = (self.snapshots, None, 0);
-        self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned });
+        let (snapshot, after, told) = (self.snapshots, None, 0);
+        self.watched.push(Victim { target, range, freed, left, at, snapshot, after, returned, told });
     }
 
     /// Takes in that `moved` bytes of `range`, which may have been moved by this scheme, were moved back. `counts`
@@ -97,7 +121,7 @@ impl Victims {
     }
 
     /// Takes out the memory whose window is over at the time `now`, and returns how much of it was moved back.
-    pub(crate) fn take_old(&mut self, now: Duration, window: Duration) -> Tally {
+    pub(crate) fn take_old(&mut self, now: Duration, window: Duration) -> Found {
         let mut tally = Tally::default();
         self.watched.retain(|victim| {
             let is_over = now >= victim.at.saturating_add(window);
@@ -107,20 +131,19 @@ impl Victims {
             }
             !is_over
         });
-        tally
+        Found { tally, newly: tally.returned, over: Vec::new() }
     }
 
     /// Begins the snapshot of the time `now`. `survey` is the time of the last survey, if there is one, and `present`
     /// returns how many bytes of a range were in memory then, or are now without a survey; `None` if that is not known.
-    /// Returns how much came back of the memory whose window is over; `None` if nothing was checked, because there was
-    /// no survey since the last call.
+    /// Returns what came back; `None` if nothing was checked, because there was no survey since the last call.
     pub(crate) fn look(
         &mut self,
         now: Duration,
         window: Duration,
         survey: Option<Duration>,
         mut present: impl FnMut(TargetId, AddrRange) -> Option<u64>,
-    ) -> Option<Tally> {
+    ) -> Option<Found> {
         self.snapshots += 1;
         for victim in self.watched.iter_mut().filter(|victim| victim.after.is_none()) {
             // The next snapshot may have been taken while the scheme was acting. The one after that was sent later.
@@ -133,7 +156,7 @@ impl Victims {
         self.surveyed = survey;
         let seen = survey.unwrap_or(now);
         let mut looked = 0;
-        let mut tally = Tally::default();
+        let mut found = Found::default();
         self.watched.retain_mut(|victim| {
             let is_over = seen >= victim.at.saturating_add(window);
             let is_due = match survey {
@@ -148,13 +171,16 @@ impl Victims {
                 return false;
             };
             victim.returned = victim.returned.max(present.saturating_sub(victim.left)).min(victim.freed);
+            found.newly += victim.returned - std::mem::replace(&mut victim.told, victim.returned);
             if is_over {
-                tally.freed += victim.freed;
-                tally.returned += victim.returned;
+                found.tally.freed += victim.freed;
+                found.tally.returned += victim.returned;
+                let Victim { target, range, at, freed, returned, .. } = *victim;
+                found.over.push(Freed { target, range, at, tally: Tally { freed, returned } });
             }
             !is_over
         });
-        Some(tally)
+        Some(found)
     }
 }
 
@@ -183,9 +209,9 @@ mod tests {
         for now in 1..30 {
             let seen = survey.then_some(seconds(now));
             let look = victims.look(seconds(now), seconds(window), seen, |_, _| Some(present(now)));
-            judged.extend(look.filter(|tally| tally.freed > 0).map(|tally| (now, tally)));
+            judged.extend(look.filter(|found| found.tally.freed > 0).map(|found| (now, found.tally)));
             if now == 1 {
-                victims.freed(TARGET, range(0, 100), 80, 20, seconds(now));
+                victims.freed(TARGET, range(0, 100), Tally { freed: 80, returned: 0 }, 20, seconds(now));
             }
         }
         judged
@@ -205,6 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn what_came_back_is_told_when_it_is_found_and_each_byte_once() {
+        let mut victims = Victims::default();
+        let mut told = Vec::new();
+        for now in 1..8 {
+            let present = [0, 0, 0, 30, 30, 60, 60, 60][now as usize];
+            let found = victims.look(seconds(now), seconds(5), Some(seconds(now)), |_, _| Some(present)).unwrap();
+            told.push((found.newly, found.over.len()));
+            if now == 1 {
+                victims.freed(TARGET, range(0, 100), Tally { freed: 100, returned: 10 }, 0, seconds(now));
+            }
+        }
+        assert_eq!(told, [(0, 0), (0, 0), (0, 0), (30, 0), (30, 0), (0, 1), (0, 0)]);
+    }
+
+    #[test]
     fn a_survey_from_before_the_action_was_through_does_not_count() {
         assert_eq!(judged(5, true, |now| if now <= 3 { 100 } else { 20 })[0].1.returned, 0);
     }
@@ -217,9 +258,9 @@ mod tests {
     #[test]
     fn what_is_not_known_counts_as_nothing() {
         let mut victims = Victims::default();
-        victims.freed(TARGET, range(0, 100), 100, 0, seconds(1));
+        victims.freed(TARGET, range(0, 100), Tally { freed: 100, returned: 0 }, 0, seconds(1));
         let looks = (2..30).filter_map(|now| victims.look(seconds(now), seconds(2), Some(seconds(now)), |_, _| None));
-        assert_eq!(looks.map(|tally| tally.freed).sum::<u64>(), 0);
+        assert_eq!(looks.map(|found| found.tally.freed).sum::<u64>(), 0);
         assert!(victims.watched.is_empty());
     }
 
@@ -232,45 +273,48 @@ mod tests {
         ) {
             let mut victims = Victims::default();
             let mut total = Tally::default();
-            let (mut now, mut bytes) = (0, 0);
+            let (mut now, mut bytes, mut newly) = (0, 0, 0);
             let mut look = |victims: &mut Victims, now| {
                 let seen = survey.then_some(seconds(now));
-                let tally = victims.look(seconds(now), seconds(window), seen, |_, _| Some(1000)).unwrap_or_default();
+                let found = victims.look(seconds(now), seconds(window), seen, |_, _| Some(1000)).unwrap_or_default();
+                let tally = found.tally;
                 prop_assert!(tally.returned <= tally.freed);
+                newly += found.newly;
                 total = Tally { freed: total.freed + tally.freed, returned: total.returned + tally.returned };
                 Ok(())
             };
             for &(size, pause) in &freed {
                 now += 1 + pause;
                 look(&mut victims, now)?;
-                victims.freed(TARGET, range(0, 100), size, 100 - size, seconds(now));
+                victims.freed(TARGET, range(0, 100), Tally { freed: size, returned: 0 }, 100 - size, seconds(now));
                 bytes += size;
             }
             for now in now + 1..now + 60 {
                 look(&mut victims, now)?;
             }
-            prop_assert_eq!(total, Tally { freed: bytes, returned: bytes });
+            prop_assert_eq!((total, newly), (Tally { freed: bytes, returned: bytes }, bytes));
         }
     }
 
     #[test]
     fn what_is_moved_back_within_the_window_has_come_back() {
         let mut victims = Victims::default();
-        victims.freed(TARGET, range(0, 100), 80, 0, seconds(1));
-        victims.freed(TARGET, range(200, 300), 100, 0, seconds(2));
+        victims.freed(TARGET, range(0, 100), Tally { freed: 80, returned: 0 }, 0, seconds(1));
+        victims.freed(TARGET, range(200, 300), Tally { freed: 100, returned: 0 }, 0, seconds(2));
         let all = |range: AddrRange, _| range.size();
         victims.moved_back(TARGET, range(50, 150), 100, all);
         victims.moved_back(TargetId::process(2, Duration::ZERO), range(200, 300), 100, all);
-        assert_eq!(victims.take_old(seconds(60), seconds(60)), Tally::default());
-        assert_eq!(victims.take_old(seconds(61), seconds(60)), Tally { freed: 80, returned: 50 });
+        assert_eq!(victims.take_old(seconds(60), seconds(60)).tally, Tally::default());
+        assert_eq!(victims.take_old(seconds(61), seconds(60)).tally, Tally { freed: 80, returned: 50 });
         victims.moved_back(TARGET, range(200, 300), 1000, all);
-        assert_eq!(victims.take_old(seconds(62), seconds(60)), Tally { freed: 100, returned: 100 });
+        assert_eq!(victims.take_old(seconds(62), seconds(60)).tally, Tally { freed: 100, returned: 100 });
     }
 
     #[test]
     fn the_number_of_victims_is_bounded() {
         let mut victims = Victims::default();
-        (0..2 * MAX_VICTIMS as u64).for_each(|i| victims.freed(TARGET, range(i, i + 1), 1, 0, seconds(1)));
+        let one = Tally { freed: 1, returned: 0 };
+        (0..2 * MAX_VICTIMS as u64).for_each(|i| victims.freed(TARGET, range(i, i + 1), one, 0, seconds(1)));
         assert_eq!(victims.watched.len(), MAX_VICTIMS);
     }
 }

@@ -451,3 +451,36 @@ fn a_replaced_scheme_keeps_the_use_of_its_quota() {
     assert_eq!(log.take_pages(), [(0, 20), (20, 30)]);
     assert_eq!(schemes.reports().next().unwrap().total.applied_bytes, 30 * PAGE_SIZE);
 }
+
+fn locks() -> Scheme {
+    let hot = Condition { rate: ClosedInterval::new(0.1, 1.0).unwrap(), ..Condition::ANY };
+    Scheme { inside: true, ..Scheme::new("lock", hot, Action::MLock) }
+}
+
+#[test]
+fn the_hottest_memory_is_locked_first_and_no_more_than_there_is_room_for() {
+    let log = Log::default();
+    let little = TestActuator { lockable: 40 * PAGE_SIZE, ..TestActuator::new(&log) };
+    let mut schemes = Schemes::new(vec![locks()], little, TestInspector::NONE, NoGauges).unwrap();
+    schemes.aggregated(&one(50, &[(0, 30, 3, 50), (30, 60, 18, 50), (60, 90, 0, 50)])).unwrap();
+    assert_eq!(log.take_pages(), [(0, 10), (30, 60)]);
+}
+
+#[test]
+fn memory_is_locked_and_unlocked_once_in_a_minute_or_when_the_other_was_done_to_it() {
+    let log = Log::default();
+    let unlock = Scheme { inside: true, ..Scheme::new("unlock", idle(SECOND), Action::MUnlock) };
+    let schemes = vec![locks(), unlock];
+    let mut schemes = Schemes::new(schemes, TestActuator::new(&log), TestInspector::NONE, NoGauges).unwrap();
+    let mut acted = |second: u32, hot: bool| {
+        let accesses = if hot { 18 } else { 0 };
+        schemes.aggregated(&one(second * 10, &[(0, 30, accesses, 50), (30, 60, 18, 50)])).unwrap();
+        log.take_pages()
+    };
+    assert_eq!(acted(5, true), [(0, 60)]);
+    assert!((6..64).all(|second| acted(second, true).is_empty()));
+    assert_eq!(acted(65, true), [(0, 60)]);
+    assert_eq!(acted(66, false), [(0, 30)], "it is unlocked");
+    assert!((67..70).all(|second| acted(second, false).is_empty()));
+    assert_eq!(acted(70, true), [(0, 30)], "and locked again");
+}

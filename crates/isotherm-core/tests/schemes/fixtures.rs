@@ -99,12 +99,16 @@ pub struct TestActuator {
     pub needs_nothing: fn(AddrRange) -> bool,
     /// Which ranges are unmapped without being freed.
     pub unmaps: fn(AddrRange) -> bool,
+    /// Which ranges are freed, and in memory again at once.
+    pub returns: fn(AddrRange) -> bool,
     /// Which mappings can be freed.
     pub can_free: fn(&Mapping) -> bool,
     /// The node on which actions between nodes leave memory.
     pub left_node: Option<NodeId>,
     /// Bytes of page cache that are idle.
     pub cache: u64,
+    /// Bytes that may be locked.
+    pub lockable: u64,
 }
 
 impl TestActuator {
@@ -117,9 +121,11 @@ impl TestActuator {
             unsupported: None,
             needs_nothing: |_| false,
             unmaps: |_| false,
+            returns: |_| false,
             can_free: |_| true,
             left_node: None,
             cache: 0,
+            lockable: u64::MAX,
         }
     }
 }
@@ -137,6 +143,10 @@ impl Actuator for TestActuator {
         (self.can_free)(mapping)
     }
 
+    fn lockable(&mut self) -> u64 {
+        self.lockable
+    }
+
     fn apply(&mut self, work: &Work<'_>, outcomes: &mut [Outcome]) -> Result<(), BoxError> {
         assert_eq!(work.ranges.len(), outcomes.len());
         for (&range, outcome) in work.ranges.iter().zip(outcomes) {
@@ -146,6 +156,9 @@ impl Actuator for TestActuator {
                     Outcome { unmapped: range.size(), resident: Some(0), ..Outcome::default() }
                 }
                 None if (self.needs_nothing)(range) => Outcome::default(),
+                None if (self.returns)(range) => {
+                    Outcome { returned: range.size(), resident: Some(range.size()), ..Outcome::all(range) }
+                }
                 None => Outcome::all(range),
             };
             self.spent += self.time_per_page * range.pages() as u32;

@@ -130,11 +130,11 @@ fn memory_that_cannot_be_observed_is_taken_away_only_if_the_scheme_allows_it() {
 }
 
 #[test]
-fn what_is_absent_is_neither_reclaimed_nor_counted_nor_locked() {
+fn what_is_absent_is_neither_reclaimed_nor_counted() {
     let sparse = Pages { present: |page| page % 100 < 10, accessed: |_| false };
     let history = history(5, sparse);
     let present = [(0, 10), (100, 110), (200, 210), (300, 310), (400, 410), (500, 510)];
-    for action in [Action::PageOut, Action::Cold, Action::Stat, Action::MLock] {
+    for action in [Action::PageOut, Action::Cold, Action::Stat] {
         let log = Log::default();
         let mut schemes = schemes(any(action), &log);
         schemes.aggregated(&surveyed(50, &[(0, 512, 0, 50)], &history)).unwrap();
@@ -183,9 +183,9 @@ fn what_was_reclaimed_is_left_alone_until_a_survey_finds_it_in_memory_again() {
 }
 
 #[test]
-fn absent_memory_may_be_read_in_and_become_huge_beside_present_memory() {
+fn absent_memory_may_be_read_in_locked_and_become_huge_beside_present_memory() {
     let history = history(5, FIRST);
-    for action in [Action::WillNeed, Action::Collapse, Action::HugePage] {
+    for action in [Action::WillNeed, Action::Collapse, Action::HugePage, Action::MLock] {
         let log = Log::default();
         schemes(any(action), &log).aggregated(&surveyed(50, &[(0, 512, 9, 50)], &history)).unwrap();
         assert_eq!(log.take(), [(process(1), pages(0, HUGE_PAGE_SIZE / PAGE_SIZE))], "{action}");
@@ -313,6 +313,24 @@ fn memory_that_is_only_unmapped_counts_as_such_and_is_not_unmapped_again_wheneve
     let unmapped = 512 * PAGE_SIZE * tries.len() as u64;
     assert_eq!((report.total.applied_bytes, report.total.unmapped_bytes), (0, unmapped));
     assert_eq!(report.total.watched_bytes, 0, "what was not freed cannot come back");
+}
+
+#[test]
+fn memory_that_comes_back_soon_is_freed_more_and_more_rarely() {
+    let log = Log::default();
+    let (tries, report) = tries(TestActuator::new(&log), &log, |second| second % 10 == 0);
+    assert!((4..8).contains(&tries.len()), "{tries:?}");
+    let freed = 512 * PAGE_SIZE * tries.len() as u64;
+    assert_eq!((report.total.applied_bytes, report.total.returned_bytes), (freed, freed));
+}
+
+#[test]
+fn what_is_in_memory_again_when_the_action_ends_was_freed_and_has_come_back() {
+    let log = Log::default();
+    let in_use = TestActuator { returns: |_| true, ..TestActuator::new(&log) };
+    let (tries, report) = tries(in_use, &log, |second| second % 10 == 0);
+    let freed = 512 * PAGE_SIZE * tries.len() as u64;
+    assert_eq!((report.total.applied_bytes, report.total.returned_bytes), (freed, freed));
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Which memory schemes have locked and unlocked: each call stops the target, so that it is made once.
+
+use std::time::Duration;
+
+use crate::{AddrRange, TargetId};
+
+use super::Action;
+use super::history::ActionHistory;
+
+/// Memory is locked or unlocked again after this time, as the target may have mapped other memory there.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// When memory was locked and unlocked last.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    locked: ActionHistory,
+    unlocked: ActionHistory,
+}
+
+impl Locks {
+    /// Takes in that an action was carried out on `range`.
+    pub(crate) fn mark(&mut self, action: Action, target: TargetId, range: AddrRange, at: Duration) {
+        let (marked, forgotten) = match action {
+            Action::MLock => (&mut self.locked, &mut self.unlocked),
+            Action::MUnlock => (&mut self.unlocked, &mut self.locked),
+            _ => return,
+        };
+        marked.mark(target, range, at);
+        forgotten.forget(target, range);
+    }
+
+    /// Calls `each` with the parts of `range` that the action may be carried out on at the time `now`: for other actions
+    /// than those that lock and unlock, with all of it.
+    pub(crate) fn pieces(
+        &self,
+        action: Action,
+        target: TargetId,
+        range: AddrRange,
+        now: Duration,
+        mut each: impl FnMut(AddrRange),
+    ) {
+        let done = match action {
+            Action::MLock => &self.locked,
+            Action::MUnlock => &self.unlocked,
+            _ => return each(range),
+        };
+        done.pieces(target, range, |piece, at| {
+            if at.is_none_or(|at| now >= at.saturating_add(AGAIN)) {
+                each(piece);
+            }
+        });
+    }
+
+    /// Drops what has no effect any more.
+    pub(crate) fn tidy(&mut self, now: Duration, lives: impl Fn(TargetId) -> bool) {
+        let horizon = now.saturating_sub(AGAIN);
+        self.locked.tidy(now, horizon, &lives);
+        self.unlocked.tidy(now, horizon, &lives);
+    }
+}
