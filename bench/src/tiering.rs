@@ -10,6 +10,7 @@ mod kernel;
 mod mover;
 pub mod moving;
 pub mod placement;
+mod redis;
 pub mod run;
 mod server;
 pub mod simulated;
@@ -17,8 +18,23 @@ mod steering;
 pub mod summary;
 pub mod ycsb;
 
+use std::path::Path;
+
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+/// A file that exists in the laboratory only (`lab/boot` makes it).
+const LABORATORY: &str = "/lab/settings";
+
+/// Settings of memory nodes are changed in the laboratory only.
+///
+/// # Errors
+/// If this machine is another one.
+pub fn ensure_laboratory() -> Result<()> {
+    ensure!(Path::new(LABORATORY).exists(), "this measurement runs in the laboratory only: bench/tiering");
+    Ok(())
+}
 
 /// Which records are read how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
-use isotherm_bench::schemes::machine::Machine;
-use isotherm_bench::schemes::switches;
+use isotherm_bench::switches;
 use isotherm_bench::tiering::moving::{self, moving_table, phase_table};
 use isotherm_bench::tiering::run::{Run, Runner, Setting, be_cold, fast_free};
 use isotherm_bench::tiering::summary::{self, Line};
-use isotherm_bench::tiering::{Configuration, Distribution};
+use isotherm_bench::tiering::{Configuration, Distribution, ensure_laboratory};
 use isotherm_core::{PAGE_SIZE, units};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -152,7 +151,7 @@ fn main() -> Result<()> {
 }
 
 fn measure(options: &Measure) -> Result<()> {
-    ensure!(Machine::this() == Machine::Laboratory, "this measurement runs in the laboratory only: bench/tiering");
+    ensure_laboratory()?;
     ensure!(options.records >= 100, "--records must be at least 100");
     ensure!(options.sizes.iter().all(|size| (0.0..100.0).contains(size)), "--sizes are per cents below 100");
     switches::begin(SWITCH)?;
@@ -199,10 +198,7 @@ fn measure(options: &Measure) -> Result<()> {
 }
 
 fn measure_moving(options: &MeasureMoving) -> Result<()> {
-    ensure!(
-        Machine::this() == Machine::Laboratory,
-        "this measurement runs in the laboratory only: bench/tiering --moving"
-    );
+    ensure_laboratory()?;
     ensure!((0.0..100.0).contains(&options.cold), "--cold is a per cent below 100");
     ensure!(
         options.set_size > 0 && options.set_size.is_multiple_of(PAGE_SIZE),

@@ -13,8 +13,8 @@ use isotherm_core::AddrRange;
 use isotherm_kernel::pages::SystemRam;
 use procfs::process::Process;
 
+use super::ensure_laboratory;
 use super::placement::{FAST, SLOW};
-use crate::schemes::machine::Machine;
 
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -128,12 +128,6 @@ impl Drop for KernelTiering {
             eprintln!("the kernel still moves memory: {error:#}");
         }
     }
-}
-
-/// These settings are for machines of the laboratory only.
-fn ensure_laboratory() -> Result<()> {
-    ensure!(Machine::this() == Machine::Laboratory, "the settings of a machine are changed in the laboratory only");
-    Ok(())
 }
 
 /// Writes a value below a directory of DAMON, which answers that it is busy while a kdamond uses its lock.

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::mover::Mover;
 use super::placement::{FAST, Moves, Pages, SLOW};
+use super::redis::VALUE;
 use super::server::{Client, find_values, start};
 use super::steering::Steered;
 use super::ycsb::Requests;
 use super::{Configuration, Distribution};
-use crate::schemes::redis::VALUE;
 
 /// Time between two looks at the pages of redis.
 const LOOK: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use isotherm_core::NodeId;
 use rand_pcg::Pcg64Mcg;
 
 use super::placement::anonymous_mappings;
+use super::redis::{PIPELINE, VALUE, connect, pipelined};
 use super::ycsb::{Requests, fnv};
-use crate::schemes::redis::{PIPELINE, VALUE, connect, pipelined};
 
 /// How each value begins, before the number of its record. The first byte is rare in memory.
 const MARK: &[u8] = b"\xf5isotherm record ";
