@@ -176,7 +176,7 @@ fn allocations_row() -> columns::Row {
 fn some_batch() -> RecordBatch {
     let mapping = |at: u64| Mapping { name: "[heap]".into(), ..Mapping::anonymous(region(at..at + 3, 0).range) };
     let regions: Vec<_> = (0..40).map(|i| region(i * 2..i * 2 + 1, 5)).collect();
-    let cost = columns::Cost::from(Cost { rounds: 20, ..Cost::default() });
+    let cost = Cost { rounds: 20, ..Cost::default() };
     let first = columns::Row { cost: Some(cost), ..first_row(&regions, &[mapping(1), mapping(9)]) };
     let next = |time_ns| columns::Row { time_ns, target: None, mappings: None, cost: None, ..first.clone() };
     let idle = Activity { schemes: Vec::new(), memory: Vec::new(), ..some_activity() };

@@ -60,6 +60,7 @@ mod time;
 mod writer;
 
 pub use columns::column_table;
+pub use columns::{Cost, NotAfforded};
 pub use convert::{
     ConvertError, Cut, Format, MergeError, Merged, TransferError, convert, convert_with, cut, merge, recover,
 };
@@ -74,8 +75,8 @@ pub use level::{LEVEL_NEEDS, Level, Levelled, MERGED, MergedEvents, Merger, leve
 pub use mark::{Mark, MarkText};
 pub use missed::{Missed, MissedKind, missed_words};
 pub use model::{
-    Activity, Cost, Header, Host, NotAfforded, Part, RecordedBudget, Row, Run, Sight, SnapshotRecord, SurveyDetail,
-    SurveyRecord, TargetInfo, TargetInfos,
+    Activity, Header, Host, Part, RecordedBudget, Row, Run, Sight, SnapshotRecord, SurveyDetail, SurveyRecord,
+    TargetInfo, TargetInfos,
 };
 pub use permissions::permission_letters;
 pub use reader::{Items, Recording};

@@ -9,7 +9,7 @@ use isotherm_core::{MemoryUse, Snapshot, SystemMemory, TargetId, TargetSnapshot}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Surroundings;
+use crate::{Cost, Surroundings};
 
 /// What is true for a whole recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -167,110 +167,6 @@ pub struct TargetInfo {
     /// Its process ID in its own PID namespace, if that is another one than the recorder's. `None` also if that is not
     /// known, as in older recordings.
     pub inner_pid: Option<u32>,
-}
-
-/// What a budget did not suffice for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotAfforded {
-    /// Surveys came less often than once a second.
-    pub surveys: bool,
-    /// Some rounds were without samples.
-    pub samples: bool,
-    /// The mappings were read less often than the update interval says.
-    pub mappings: bool,
-    /// Surveys did not clear all pages that they found accessed: of more than a tenth of the resident memory, the last
-    /// one did not know whether it was accessed.
-    pub clears: bool,
-}
-
-impl NotAfforded {
-    /// What one or the other did not suffice for.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            surveys: self.surveys || other.surveys,
-            samples: self.samples || other.samples,
-            mappings: self.mappings || other.mappings,
-            clears: self.clears || other.clears,
-        }
-    }
-}
-
-/// What one snapshot took, of all targets together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Sampling rounds since the last snapshot.
-    pub rounds: u32,
-    /// How many of these rounds began late.
-    pub late_rounds: u32,
-    /// How many of these rounds had samples. `None` if that is not known.
-    pub sampled_rounds: Option<u32>,
-    /// Pages read in these rounds.
-    pub reads: u64,
-    /// Pages read in the round that read most.
-    pub max_reads: u32,
-    /// Pages cleared in these rounds.
-    pub clears: u64,
-    /// CPU time of the monitor's thread since the last snapshot, surveys included.
-    pub cpu_ns: u64,
-    /// CPU time of the threads that help the run, which record and draw, since the last snapshot. `None` if that is not
-    /// known.
-    pub other_cpu_ns: Option<u64>,
-    /// Whether the budget did not suffice, so that surveys or samples were rarer than they would be without it. `None`
-    /// if that is not known.
-    pub limited: Option<bool>,
-    /// What the budget did not suffice for. `None` if that is not known.
-    pub not_afforded: Option<NotAfforded>,
-    /// Mapped bytes that could not be observed.
-    pub unobservable_bytes: u64,
-    /// The longest call since the last snapshot for which the kernel held the memory map of a target. `None` if that is
-    /// not known, as in older recordings.
-    pub longest_hold_ns: Option<u64>,
-    /// All such calls since the last snapshot together.
-    pub holds_ns: Option<u64>,
-}
-
-impl Cost {
-    /// Adds the cost of another snapshot. Counts and times are summed; one that is not known counts as zero, unless
-    /// both are not known. The pages read in a round, the bytes that could not be observed and the longest hold become
-    /// the larger of both.
-    pub fn add(&mut self, other: &Self) {
-        self.sampled_rounds = sum(self.sampled_rounds, other.sampled_rounds, u32::saturating_add);
-        self.other_cpu_ns = sum(self.other_cpu_ns, other.other_cpu_ns, u64::saturating_add);
-        self.longest_hold_ns = sum(self.longest_hold_ns, other.longest_hold_ns, u64::max);
-        self.holds_ns = sum(self.holds_ns, other.holds_ns, u64::saturating_add);
-        self.limited = sum(self.limited, other.limited, |one, other| one || other);
-        self.not_afforded = sum(self.not_afforded, other.not_afforded, NotAfforded::or);
-        self.rounds = self.rounds.saturating_add(other.rounds);
-        self.late_rounds = self.late_rounds.saturating_add(other.late_rounds);
-        self.reads = self.reads.saturating_add(other.reads);
-        self.max_reads = self.max_reads.max(other.max_reads);
-        self.clears = self.clears.saturating_add(other.clears);
-        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
-        self.unobservable_bytes = self.unobservable_bytes.max(other.unobservable_bytes);
-    }
-
-    /// The CPU time of all threads of isotherm since the last snapshot.
-    pub fn cpu_time(&self) -> Duration {
-        Duration::from_nanos(self.cpu_ns.saturating_add(self.other_cpu_ns.unwrap_or(0)))
-    }
-
-    /// How many aggregations of `samples` are missing between this snapshot and the one before it. Their rounds are in
-    /// [`rounds`](Self::rounds). Only the kernel's DAMON loses aggregations: where rounds were late, the aggregation
-    /// was a longer one.
-    pub fn lost_aggregations(&self, samples: u32) -> u64 {
-        if self.late_rounds > 0 {
-            return 0;
-        }
-        (self.rounds / samples.max(1)).saturating_sub(1).into()
-    }
-}
-
-fn sum<T>(one: Option<T>, other: Option<T>, add: fn(T, T) -> T) -> Option<T> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(add(one, other)),
-        (one, other) => one.or(other),
-    }
 }
 
 /// What each target is.

@@ -11,7 +11,7 @@ use crate::events::Said;
 use crate::frequency::{recorded, tenths};
 use crate::id::StoredId;
 use crate::table::{ListReader, Read};
-use crate::{Cost, Needs, NotAfforded, TargetInfo, check, columns, permissions};
+use crate::{Cost, Needs, TargetInfo, check, columns, permissions};
 
 /// A row of a target as it is in a batch: what has not changed is left out.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl RawRow {
             mappings,
             regions,
             nr_regions,
-            cost: row.cost.at(index).map(Cost::from),
+            cost: row.cost.at(index),
         })
     }
 
@@ -205,58 +205,6 @@ impl From<columns::Target> for TargetInfo {
             started_unix_ns: target.started_unix_ns,
             cgroup: target.cgroup.as_deref().map(String::from),
             inner_pid: target.inner_pid,
-        }
-    }
-}
-
-impl From<Cost> for columns::Cost {
-    fn from(cost: Cost) -> Self {
-        Self {
-            rounds: cost.rounds,
-            late_rounds: cost.late_rounds,
-            sampled_rounds: cost.sampled_rounds,
-            reads: cost.reads,
-            max_reads: cost.max_reads,
-            clears: cost.clears,
-            cpu_ns: cost.cpu_ns,
-            other_cpu_ns: cost.other_cpu_ns,
-            limited: cost.limited,
-            not_afforded: cost.not_afforded.map(Into::into),
-            unobservable_bytes: cost.unobservable_bytes,
-            longest_hold_ns: cost.longest_hold_ns,
-            holds_ns: cost.holds_ns,
-        }
-    }
-}
-
-impl From<NotAfforded> for columns::NotAfforded {
-    fn from(NotAfforded { surveys, samples, mappings, clears }: NotAfforded) -> Self {
-        Self { surveys, samples, mappings, clears }
-    }
-}
-
-impl From<columns::NotAfforded> for NotAfforded {
-    fn from(of: columns::NotAfforded) -> Self {
-        Self { surveys: of.surveys, samples: of.samples, mappings: of.mappings, clears: of.clears }
-    }
-}
-
-impl From<columns::Cost> for Cost {
-    fn from(cost: columns::Cost) -> Self {
-        Self {
-            rounds: cost.rounds,
-            late_rounds: cost.late_rounds,
-            sampled_rounds: cost.sampled_rounds,
-            reads: cost.reads,
-            max_reads: cost.max_reads,
-            clears: cost.clears,
-            cpu_ns: cost.cpu_ns,
-            other_cpu_ns: cost.other_cpu_ns,
-            limited: cost.limited,
-            not_afforded: cost.not_afforded.map(Into::into),
-            unobservable_bytes: cost.unobservable_bytes,
-            longest_hold_ns: cost.longest_hold_ns,
-            holds_ns: cost.holds_ns,
         }
     }
 }

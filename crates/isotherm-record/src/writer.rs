@@ -528,7 +528,7 @@ impl Recorder {
             target: (!same_info).then(|| columns::Target::from(&*info)),
             mappings: (!same_mappings).then(|| mapping_columns(target.id, &target.mappings)),
             regions: Some(region_columns(&target.regions, self.snapshots)),
-            cost: cost.copied().map(columns::Cost::from),
+            cost: cost.copied(),
             ..columns::Row::new(columns::TARGET, nanoseconds(snapshot.time))
         });
         self.last = snapshot.time;

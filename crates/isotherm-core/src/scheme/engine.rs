@@ -318,10 +318,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         budget.begin(&scheme.quota, snapshot.time, &mut gauges, snapshot);
         let shared = owner.map(|owner| &mut before[owner]).map(|owner| (&owner.scheme.quota, &mut owner.budget));
         let mut share = self.limiter.share(scheme.action, others);
-        if scheme.action == Action::MLock {
-            share.left = share.left.min(self.actuator.lockable());
-        }
-        let all = share.left;
+        let mut all = share.left;
         let mut allowance = QuotaLimits { quota: &scheme.quota, budget: &mut *budget, shared, share: &mut share };
         if let Some((quota, budget)) = &mut allowance.shared {
             budget.begin(quota, snapshot.time, &mut gauges, snapshot);
@@ -362,6 +359,10 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
         }
         report.last.unobservable_bytes = excluded.unobservable;
 
+        if scheme.action == Action::MLock && !self.candidates.is_empty() {
+            all = all.min(self.actuator.lockable());
+            allowance.share.left = all;
+        }
         if takes_cache(scheme) {
             let (age, spent) = (scheme.condition.age.min(), self.actuator.time_spent());
             let Scheme { action, unobserved, .. } = *scheme;

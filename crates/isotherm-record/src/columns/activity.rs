@@ -12,7 +12,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 table! {
     /// An activity.
-    struct Activity, ActivityBuilder, ActivityReader {
+    pub(crate) struct Activity, ActivityBuilder, ActivityReader {
         /// when the activity was taken, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the schemes, in their order
@@ -35,7 +35,7 @@ table! {
 
 table! {
     /// A scheme.
-    struct Scheme, SchemeBuilder, SchemeReader {
+    pub(crate) struct Scheme, SchemeBuilder, SchemeReader {
         /// the name of the scheme
         "name" => name: Arc<str>,
         /// the action of the scheme
@@ -59,7 +59,7 @@ table! {
 
 table! {
     /// An action with its parameters.
-    struct Action, ActionBuilder, ActionReader {
+    pub(crate) struct Action, ActionBuilder, ActionReader {
         /// the name of the action, such as `pageout`
         "name" => name: Arc<str>,
         /// the NUMA node that the action moves memory to; null if it moves none
@@ -69,7 +69,7 @@ table! {
 
 table! {
     /// What a scheme did, added up.
-    struct Total, TotalBuilder, TotalReader {
+    pub(crate) struct Total, TotalBuilder, TotalReader {
         /// how often the scheme was applied to a snapshot
         "applications" => applications: u64,
         /// regions, or parts of regions, that matched the condition, that no filter rejected as a whole, and that the
@@ -104,7 +104,7 @@ table! {
 
 table! {
     /// What was refused for one reason.
-    struct Refusal, RefusalBuilder, RefusalReader {
+    pub(crate) struct Refusal, RefusalBuilder, RefusalReader {
         /// the kind of the reason: `target_gone`, `not_mapped`, `no_memory`, `no_swap`, `dirty`, `busy`,
         /// `not_permitted`, `unsupported`, `unsuitable`, `interrupted` or `other`
         "reason" => reason: Arc<str>,
@@ -119,7 +119,7 @@ table! {
 
 table! {
     /// One application of a scheme.
-    struct Last, LastBuilder, LastReader {
+    pub(crate) struct Last, LastBuilder, LastReader {
         /// when the application was, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// bytes that matched the condition and that the quota held back
@@ -133,7 +133,7 @@ table! {
 
 table! {
     /// A range that a scheme acted on.
-    struct Acted, ActedBuilder, ActedReader {
+    pub(crate) struct Acted, ActedBuilder, ActedReader {
         /// the target
         "id" => id: Id,
         /// the first address
@@ -147,7 +147,7 @@ table! {
 
 table! {
     /// The memory of a target.
-    struct Memory, MemoryBuilder, MemoryReader {
+    pub(crate) struct Memory, MemoryBuilder, MemoryReader {
         /// the target
         "id" => id: Id,
         /// resident bytes (RSS)
@@ -163,7 +163,7 @@ table! {
 
 table! {
     /// The memory of the system.
-    struct System, SystemBuilder, SystemReader {
+    pub(crate) struct System, SystemBuilder, SystemReader {
         /// bytes of memory
         "total_bytes" => total_bytes: u64,
         /// bytes that nothing uses

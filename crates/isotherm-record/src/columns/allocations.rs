@@ -12,7 +12,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 table! {
     /// Calls that mapped memory.
-    struct Allocations, AllocationsBuilder, AllocationsReader {
+    pub(crate) struct Allocations, AllocationsBuilder, AllocationsReader {
         /// when the calls were read, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the stacks that no row before has
@@ -26,7 +26,7 @@ table! {
 
 table! {
     /// A call stack.
-    struct Stack, StackBuilder, StackReader {
+    pub(crate) struct Stack, StackBuilder, StackReader {
         /// the number of the stack, by which calls refer to it
         "stack" => stack: u32,
         /// the functions, the innermost first
@@ -36,7 +36,7 @@ table! {
 
 table! {
     /// A function in a call stack.
-    struct Frame, FrameBuilder, FrameReader {
+    pub(crate) struct Frame, FrameBuilder, FrameReader {
         /// the name of the function; null if it is not known
         "function" => function: Option<Arc<str>>,
         /// the file that holds the code; null for code that no file holds
@@ -49,7 +49,7 @@ table! {
 
 table! {
     /// A call that mapped memory.
-    struct Call, CallBuilder, CallReader {
+    pub(crate) struct Call, CallBuilder, CallReader {
         /// when the call returned, in nanoseconds since the start of the run; 0 if that was before it
         "time_ns" => time_ns: u64,
         /// the process that made the call

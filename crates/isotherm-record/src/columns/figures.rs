@@ -10,7 +10,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 table! {
     /// What a survey knows of some bytes.
-    struct Figures, FiguresBuilder, FiguresReader {
+    pub(crate) struct Figures, FiguresBuilder, FiguresReader {
         /// bytes in memory
         "present_bytes" => present_bytes: u64,
         /// bytes that were accessed since the survey before

@@ -4,6 +4,7 @@
 
 mod activity;
 mod allocations;
+mod cost;
 mod figures;
 mod panel;
 mod survey;
@@ -19,6 +20,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 pub(crate) use activity::{Acted, Action, Activity, Last, Memory, Refusal, Scheme, System, Total};
 pub(crate) use allocations::{Allocations, Call, Frame, Stack};
+pub use cost::{Cost, NotAfforded};
 pub(crate) use figures::Figures;
 pub(crate) use panel::{Estimate, MappingPanel, Panel, TargetPanel};
 pub(crate) use survey::{Block, Kinds, OnNode, Sums, Survey, SurveyCost, SurveyTotal, Surveyed};
@@ -58,7 +60,7 @@ pub(crate) const OF_SURVEYS: [&str; 2] = ["figures", "surveys"];
 
 table! {
     /// A row.
-    struct Row, RowBuilder, RowReader {
+    pub(crate) struct Row, RowBuilder, RowReader {
         /// what the row is: `target`, `activity`, `survey`, `mark`, `allocations`, `missed`, `panel` or `merged`
         "kind" => kind: Arc<str>,
         /// nanoseconds since the start of the run, also while the machine is suspended; rows are in the order of time
@@ -99,7 +101,7 @@ table! {
 
 table! {
     /// A target in several snapshots, merged, and in the surveys of their time.
-    struct Merged, MergedBuilder, MergedReader {
+    pub(crate) struct Merged, MergedBuilder, MergedReader {
         /// the time of the last of them, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the regions
@@ -111,7 +113,7 @@ table! {
 
 table! {
     /// What several surveys found in a target, merged.
-    struct MergedSurveys, MergedSurveysBuilder, MergedSurveysReader {
+    pub(crate) struct MergedSurveys, MergedSurveysBuilder, MergedSurveysReader {
         /// the time of the last of them, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the time that they cover: the sum of `survey.interval_ns`
@@ -125,7 +127,7 @@ table! {
 
 table! {
     /// The identity of a target.
-    struct Id, IdBuilder, IdReader {
+    pub(crate) struct Id, IdBuilder, IdReader {
         /// `process`, `physical`, `cgroup` or `page_cache`
         "type" => kind: Arc<str>,
         /// the process ID; null if the target is no process
@@ -140,7 +142,7 @@ table! {
 
 table! {
     /// What a target is.
-    struct Target, TargetBuilder, TargetReader {
+    pub(crate) struct Target, TargetBuilder, TargetReader {
         /// the command line of the process, with arguments joined by spaces; `physical memory` for physical memory, and
         /// `page cache` for page cache of files
         "command" => command: Arc<str>,
@@ -157,7 +159,7 @@ table! {
 
 table! {
     /// A mapping.
-    struct Mapping, MappingBuilder, MappingReader {
+    pub(crate) struct Mapping, MappingBuilder, MappingReader {
         /// the first address; addresses of physical memory are page frame number × 4096
         "start" => start: u64,
         /// the address after the last
@@ -173,7 +175,7 @@ table! {
 
 table! {
     /// A region.
-    struct Region, RegionBuilder, RegionReader {
+    pub(crate) struct Region, RegionBuilder, RegionReader {
         /// the distance from the end of the region before, in bytes; that of the first region of a row from address 0
         "gap_bytes" => gap_bytes: u64,
         /// bytes of the region that are not in memory, be they mapped or not; all of them without a survey. The region
@@ -203,59 +205,8 @@ table! {
 }
 
 table! {
-    /// The cost of a snapshot.
-    struct Cost, CostBuilder, CostReader {
-        /// sampling rounds since the last snapshot; twice `samples` or more if aggregations in between are missing, as
-        /// with the probe `damon`
-        "rounds" => rounds: u32,
-        /// how many of these rounds began late
-        "late_rounds" => late_rounds: u32,
-        /// how many of these rounds had samples; null if the source does not tell
-        "sampled_rounds" => sampled_rounds: Option<u32>,
-        /// pages read in these rounds
-        "reads" => reads: u64,
-        /// pages read in the round that read most
-        "max_reads" => max_reads: u32,
-        /// pages cleared in these rounds
-        "clears" => clears: u64,
-        /// CPU time of the monitor's thread since the last snapshot, surveys included, in nanoseconds
-        "cpu_ns" => cpu_ns: u64,
-        /// CPU time of the threads that record and draw since the last snapshot, in nanoseconds; null if the source
-        /// does not tell
-        "other_cpu_ns" => other_cpu_ns: Option<u64>,
-        /// whether the budget did not suffice, so that surveys or samples were rarer than they would be without it;
-        /// null if there is no budget
-        "limited" => limited: Option<bool>,
-        /// what the budget did not suffice for; null if there is no budget
-        "not_afforded" => not_afforded: Option<NotAfforded>,
-        /// mapped bytes that could not be observed
-        "unobservable_bytes" => unobservable_bytes: u64,
-        /// the longest call since the last snapshot for which the kernel held the memory map of a target, so that the
-        /// target could wait for it, in nanoseconds; null if the source does not tell
-        "longest_hold_ns" => longest_hold_ns: Option<u64>,
-        /// all such calls since the last snapshot together, in nanoseconds; null as `longest_hold_ns`
-        "holds_ns" => holds_ns: Option<u64>,
-    }
-}
-
-table! {
-    /// What the budget did not suffice for.
-    struct NotAfforded, NotAffordedBuilder, NotAffordedReader {
-        /// whether surveys came less often than once a second
-        "surveys" => surveys: bool,
-        /// whether some rounds were without samples
-        "samples" => samples: bool,
-        /// whether the mappings were read less often than the update interval says
-        "mappings" => mappings: bool,
-        /// whether surveys did not clear all pages that they found accessed, so that the last one did not know of more
-        /// than a tenth of the resident memory whether it was accessed
-        "clears" => clears: bool,
-    }
-}
-
-table! {
     /// A mark.
-    struct Mark, MarkBuilder, MarkReader {
+    pub(crate) struct Mark, MarkBuilder, MarkReader {
         /// when the mark was made, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// what it is called, at most 256 bytes
@@ -265,7 +216,7 @@ table! {
 
 table! {
     /// Things of one kind that the recorder could not take in.
-    struct Missed, MissedBuilder, MissedReader {
+    pub(crate) struct Missed, MissedBuilder, MissedReader {
         /// when the last of them was, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// what is missing: `snapshots`, `surveys`, `marks` or `calls` that mapped memory; `activities`, which were

@@ -10,7 +10,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 table! {
     /// How much memory is in use, as a reading of the panel has found it.
-    struct Panel, PanelBuilder, PanelReader {
+    pub(crate) struct Panel, PanelBuilder, PanelReader {
         /// when the panel was read, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the time since the reading before; shorter windows hold what was accessed within this time
@@ -33,7 +33,7 @@ table! {
 
 table! {
     /// An estimate with bounds that hold the true number in 19 of 20 cases.
-    struct Estimate, EstimateBuilder, EstimateReader {
+    pub(crate) struct Estimate, EstimateBuilder, EstimateReader {
         /// the lower bound, with unknown memory as not accessed
         "low_bytes" => low_bytes: u64,
         /// the most likely number
@@ -45,7 +45,7 @@ table! {
 
 table! {
     /// How much memory of a target is in use.
-    struct TargetPanel, TargetPanelBuilder, TargetPanelReader {
+    pub(crate) struct TargetPanel, TargetPanelBuilder, TargetPanelReader {
         /// the target
         "id" => id: Id,
         /// what was accessed within each window
@@ -57,7 +57,7 @@ table! {
 
 table! {
     /// How much memory of a mapping is in use.
-    struct MappingPanel, MappingPanelBuilder, MappingPanelReader {
+    pub(crate) struct MappingPanel, MappingPanelBuilder, MappingPanelReader {
         /// the first address
         "start" => start: u64,
         /// the address after the last

@@ -12,7 +12,7 @@ use crate::table::{Build, Description, Read, Table, Value, columns_of, structs, 
 
 table! {
     /// What a survey found in a target.
-    struct Survey, SurveyBuilder, SurveyReader {
+    pub(crate) struct Survey, SurveyBuilder, SurveyReader {
         /// when the survey was, in nanoseconds since the start of the run
         "time_ns" => time_ns: u64,
         /// the time since the survey before, in nanoseconds; 0 for the first
@@ -43,7 +43,7 @@ table! {
 
 table! {
     /// The cost of a survey.
-    struct SurveyCost, SurveyCostBuilder, SurveyCostReader {
+    pub(crate) struct SurveyCost, SurveyCostBuilder, SurveyCostReader {
         /// present pages that were read
         "reads" => reads: u64,
         /// accessed bits that were cleared
@@ -55,7 +55,7 @@ table! {
 
 table! {
     /// The sums of a survey over all targets, where each page counts once.
-    struct SurveyTotal, SurveyTotalBuilder, SurveyTotalReader {
+    pub(crate) struct SurveyTotal, SurveyTotalBuilder, SurveyTotalReader {
         /// the sums; `unknown_bytes` may count several times what several targets share
         "sums" => sums: Sums,
         /// of the present bytes, those that more than one target maps
@@ -69,7 +69,7 @@ table! {
 
 table! {
     /// What a survey found in some memory.
-    struct Sums, SumsBuilder, SumsReader {
+    pub(crate) struct Sums, SumsBuilder, SumsReader {
         /// what is known of it; a struct as that of regions
         "figures" => figures: Figures,
         /// bytes by kind; null if none has a kind, and if the source does not tell
@@ -82,7 +82,7 @@ table! {
 
 table! {
     /// Bytes by kind, as a survey found them.
-    struct Kinds, KindsBuilder, KindsReader {
+    pub(crate) struct Kinds, KindsBuilder, KindsReader {
         /// bytes that the process has freed lazily (`MADV_FREE`) and not used since; not among the present ones
         "lazily_freed_bytes" => lazily_freed_bytes: u64,
         /// of the unobservable bytes, those that are locked in memory
@@ -104,7 +104,7 @@ table! {
 
 table! {
     /// What a survey found on a NUMA node.
-    struct OnNode, OnNodeBuilder, OnNodeReader {
+    pub(crate) struct OnNode, OnNodeBuilder, OnNodeReader {
         /// the number of the node
         "node" => node: u32,
         /// what is known of its memory
@@ -116,7 +116,7 @@ table! {
 
 table! {
     /// What a survey found in a mapping.
-    struct Surveyed, SurveyedBuilder, SurveyedReader {
+    pub(crate) struct Surveyed, SurveyedBuilder, SurveyedReader {
         /// the index of the mapping in `mappings` of this row, or of the last row that has them
         "mapping" => mapping: u32,
         /// the sums
@@ -126,7 +126,7 @@ table! {
 
 table! {
     /// A block of 2 MiB.
-    struct Block, BlockBuilder, BlockReader {
+    pub(crate) struct Block, BlockBuilder, BlockReader {
         /// the distance from the end of the block before, in blocks; that of the first block of a row from address 0
         "gap_blocks" => gap_blocks: u64,
         /// the number of present pages, of 512

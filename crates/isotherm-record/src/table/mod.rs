@@ -109,18 +109,19 @@ pub(crate) fn columns_of(column: Column) -> Result<Column, &'static str> {
 }
 
 /// Declares a table: a struct whose fields are its columns, in their order. The doc comment of a field is the
-/// description of the column in `docs/recording.md`.
+/// description of the column in `docs/recording.md`. The struct has the traits that `#[derive]` names beside its own.
 macro_rules! table {
     (
         $(#[doc = $about:literal])*
-        struct $table:ident, $builder:ident, $reader:ident {
+        $(#[derive($($derived:ident),+)])?
+        $visible:vis struct $table:ident, $builder:ident, $reader:ident {
             $( $(#[doc = $doc:literal])* $column:literal => $field:ident: $type:ty, )+
         }
     ) => {
         $(#[doc = $about])*
-        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-        pub(crate) struct $table {
-            $( $(#[doc = $doc])* #[serde(rename = $column)] pub(crate) $field: $type, )+
+        #[derive(Clone, Debug, PartialEq, serde::Serialize $(, $($derived),+)?)]
+        $visible struct $table {
+            $( $(#[doc = $doc])* #[serde(rename = $column)] $visible $field: $type, )+
         }
 
         /// Collects rows of the table.
