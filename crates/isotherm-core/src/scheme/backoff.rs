@@ -1,7 +1,7 @@
-//! The back-off of actions that free memory: memory that an action did not free, or that came back soon, is tried again
-//! after twice the time, each time. So memory that cannot be freed, for example because a device has pinned it, is tried
-//! rarely, and so is memory that is in use more rarely than the scheme looks for. Memory that can be freed again waits
-//! no longer than it resisted.
+//! The back-off of actions that free memory: memory that an action did not free, or that came back soon, is tried
+//! again after twice the time, each time. So memory that cannot be freed, for example because a device has pinned it,
+//! is tried rarely, and so is memory that is used a little more rarely than the scheme looks for. Memory that can be
+//! freed again waits no longer than it resisted.
 
 use std::time::Duration;
 

@@ -29,8 +29,8 @@ impl Locks {
         forgotten.forget(target, range);
     }
 
-    /// Calls `each` with the parts of `range` that the action may be carried out on at the time `now`: for other actions
-    /// than those that lock and unlock, with all of it.
+    /// Calls `each` with the parts of `range` that the action may be carried out on at the time `now`: with all of it
+    /// for other actions than those that lock and unlock.
     pub(crate) fn pieces(
         &self,
         action: Action,

@@ -37,8 +37,8 @@ pub struct Detail {
     pub zram: f64,
     /// Major page faults of the program.
     pub major_faults: f64,
-    /// Where processors are emulated: the change of the runtime to that of `orig`, in per cent, if nothing but the major
-    /// faults beyond its own took time, each as long as on a real machine.
+    /// Where processors are emulated: the change of the runtime to that of `orig`, in per cent, if nothing but the
+    /// major faults beyond its own took time, each as long as on a real machine.
     pub modelled_runtime_percent: Option<f64>,
     /// Refaults of the system.
     pub refaults: f64,
