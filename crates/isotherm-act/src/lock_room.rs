@@ -27,11 +27,14 @@ impl LockRoom {
         let all = meminfo(root).map_or(0, |info| info.mem_total);
         let hierarchy = Hierarchy::find(root).ok();
         let limit = |path: &str| memory_limits(hierarchy.as_ref()?, path)?.lowest.map(|(_, bytes)| bytes);
+        let most = |path: &str| {
+            let memory = limit(path).map_or(all, |limit| limit.min(all));
+            memory - memory / KEPT
+        };
         let mut room = Self::default();
         for (target, pid) in targets.filter_map(|target| Some((target, target.pid()?))) {
             let path = of_process(root, pid).unwrap_or_default();
-            let most = || limit(&path).map_or(all, |limit| limit.min(all));
-            let left = room.rooms.entry(path.clone()).or_insert_with(|| most() - most() / KEPT);
+            let left = room.rooms.entry(path.clone()).or_insert_with(|| most(&path));
             *left = left.saturating_sub(locked(root, pid).unwrap_or(0));
             room.cgroups.insert(target, path);
         }

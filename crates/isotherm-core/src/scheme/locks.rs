@@ -20,13 +20,13 @@ pub(crate) struct Locks {
 impl Locks {
     /// Takes in that an action was carried out on `range`.
     pub(crate) fn mark(&mut self, action: Action, target: TargetId, range: AddrRange, at: Duration) {
-        let (marked, forgotten) = match action {
-            Action::MLock => (&mut self.locked, &mut self.unlocked),
-            Action::MUnlock => (&mut self.unlocked, &mut self.locked),
-            _ => return,
-        };
-        marked.mark(target, range, at);
-        forgotten.forget(target, range);
+        if action == Action::MLock {
+            self.locked.mark(target, range, at);
+            self.unlocked.forget(target, range);
+        } else if action == Action::MUnlock {
+            self.unlocked.mark(target, range, at);
+            self.locked.forget(target, range);
+        }
     }
 
     /// Calls `each` with the parts of `range` that the action may be carried out on at the time `now`: with all of it
@@ -39,11 +39,9 @@ impl Locks {
         now: Duration,
         mut each: impl FnMut(AddrRange),
     ) {
-        let done = match action {
-            Action::MLock => &self.locked,
-            Action::MUnlock => &self.unlocked,
-            _ => return each(range),
-        };
+        let locked = (action == Action::MLock).then_some(&self.locked);
+        let unlocked = (action == Action::MUnlock).then_some(&self.unlocked);
+        let Some(done) = locked.or(unlocked) else { return each(range) };
         done.pieces(target, range, |piece, at| {
             if at.is_none_or(|at| now >= at.saturating_add(AGAIN)) {
                 each(piece);

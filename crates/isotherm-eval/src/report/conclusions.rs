@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use isotherm_core::units;
+
 use super::{Detail, Metric, Table};
 use crate::statistics::mean;
 use crate::{Change, Configuration, Paper};
@@ -71,8 +73,9 @@ fn modelled(details: &[Detail], configuration: Configuration, fault: Duration) -
     let mean = mean(&of.iter().map(|(percent, _)| *percent).collect::<Vec<_>>());
     Some(format!(
         "{}, modelled: runtime {mean:+.2} % on the mean, {worst:+.2} % at worst ({name}), if each major fault beyond \
-         those of orig takes {fault:?}, and nothing else takes longer.",
-        configuration.name()
+         those of orig takes {}, and nothing else takes longer.",
+        configuration.name(),
+        units::duration(fault)
     ))
 }
 

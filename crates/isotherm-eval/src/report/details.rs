@@ -60,15 +60,15 @@ pub(super) fn details(measured: &Measured<'_>, fault: Option<Duration>) -> Vec<D
         let slower: Vec<f64> = rounds.iter().filter_map(slower).collect();
         (of != Configuration::Orig && !slower.is_empty()).then(|| mean(&slower))
     };
-    pairs
-        .filter_map(|(name, of)| {
-            let modelled_runtime_percent = modelled(name, of);
-            Some(Detail { modelled_runtime_percent, ..detail(name, of, &measured.runs(name, of))? })
-        })
-        .collect()
+    pairs.filter_map(|(name, of)| detail(name, of, &measured.runs(name, of), modelled(name, of))).collect()
 }
 
-fn detail(workload: &str, configuration: Configuration, runs: &[&Run]) -> Option<Detail> {
+fn detail(
+    workload: &str,
+    configuration: Configuration,
+    runs: &[&Run],
+    modelled_runtime_percent: Option<f64>,
+) -> Option<Detail> {
     if runs.is_empty() {
         return None;
     }
@@ -91,7 +91,7 @@ fn detail(workload: &str, configuration: Configuration, runs: &[&Run]) -> Option
         swap: of(&|run| run.swap),
         zram: of(&|run| run.zram),
         major_faults: of(&|run| run.major_faults as f64),
-        modelled_runtime_percent: None,
+        modelled_runtime_percent,
         refaults: of(&|run| (run.anonymous_refaults + run.file_refaults) as f64),
         some_stalled_percent: known(&|run| Some(run.some_stalled? * 100.0)),
         all_stalled_percent: known(&|run| Some(run.all_stalled? * 100.0)),
