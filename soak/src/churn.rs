@@ -54,20 +54,53 @@ impl Used {
         Ok(Self { rss_kib: field("VmRSS:"), files, threads: field("Threads:") })
     }
 
-    pub(crate) fn most(self, other: Self) -> Self {
+    fn least(self, other: Self) -> Self {
         Self {
-            rss_kib: self.rss_kib.max(other.rss_kib),
-            files: self.files.max(other.files),
-            threads: self.threads.max(other.threads),
+            rss_kib: self.rss_kib.min(other.rss_kib),
+            files: self.files.min(other.files),
+            threads: self.threads.min(other.threads),
         }
+    }
+}
+
+/// The least that is used in each fifth of a time. What is not given back grows it. Processes that have just ended, and
+/// that isotherm has not looked at since, do not: on a busy machine there are many.
+pub(crate) struct Fifths {
+    begun: Instant,
+    time: Duration,
+    least: [Option<Used>; 5],
+}
+
+impl Fifths {
+    pub(crate) fn begin(time: Duration) -> Self {
+        Self { begun: Instant::now(), time, least: [None; 5] }
+    }
+
+    /// Looks at a process. Returns false when the time is over.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub(crate) fn look(&mut self, pid: u32) -> io::Result<bool> {
+        let fifth = (self.begun.elapsed().as_secs_f64() / self.time.as_secs_f64() * 5.0) as usize;
+        let Some(least) = self.least.get_mut(fifth) else {
+            return Ok(false);
+        };
+        let now = Used::of(pid)?;
+        *least = Some(least.map_or(now, |least| least.least(now)));
+        Ok(true)
+    }
+
+    /// What was used in the second fifth, and in the last.
+    pub(crate) fn compared(&self) -> [Option<Used>; 2] {
+        [self.least[1], self.least[4]]
     }
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Churned {
-    /// The most that was used in the second fifth of the time, and in the last.
-    pub used: [Used; 2],
+    /// The least that was used in the second fifth of the time, and in the last.
+    pub used: [Option<Used>; 2],
     /// How many targets the recording has.
     pub targets: usize,
     /// What is wrong.
@@ -121,14 +154,8 @@ pub fn churn(isotherm: &Path, start: &Start, probe: &str, time: Duration) -> io:
     let mut recorder = Ended(recorder.spawn()?);
     let pid = recorder.0.id();
 
-    let begun = Instant::now();
-    let mut used = [Used::default(); 5];
-    while begun.elapsed() < time {
-        let fifth = (begun.elapsed().as_secs_f64() / time.as_secs_f64() * 5.0) as usize;
-        if recorder.0.try_wait()?.is_some() {
-            break;
-        }
-        used[fifth.min(4)] = used[fifth.min(4)].most(Used::of(pid)?);
+    let mut fifths = Fifths::begin(time);
+    while recorder.0.try_wait()?.is_none() && fifths.look(pid)? {
         std::thread::sleep(LOOK);
     }
     let mut wrong = vec![];
@@ -141,7 +168,7 @@ pub fn churn(isotherm: &Path, start: &Start, probe: &str, time: Duration) -> io:
     if !parent.0.wait()?.success() {
         wrong.push("the parent of the targets failed".into());
     }
-    let used = [used[1], used[4]];
+    let used = fifths.compared();
     wrong.extend(grown(used, 0));
     let targets = match targets(&path) {
         Ok((Ending::Whole, targets)) => targets,
@@ -158,7 +185,10 @@ pub fn churn(isotherm: &Path, start: &Start, probe: &str, time: Duration) -> io:
 }
 
 /// What has grown. There may be `spare` more threads: those of a pool, which begin and end as they are needed.
-pub(crate) fn grown([before, after]: [Used; 2], spare: u64) -> Vec<String> {
+pub(crate) fn grown(used: [Option<Used>; 2], spare: u64) -> Vec<String> {
+    let [Some(before), Some(after)] = used else {
+        return vec!["there was no look at isotherm in the second fifth of the time, or in the last".into()];
+    };
     let mut grown = vec![];
     if after.rss_kib > before.rss_kib + before.rss_kib / 5 + SLACK_KIB {
         grown.push(format!("memory grew from {} to {} KiB", before.rss_kib, after.rss_kib));
@@ -200,11 +230,13 @@ mod tests {
     #[test]
     fn what_grows_is_found() {
         let before = Used { rss_kib: 20 << 10, files: 60, threads: 4 };
-        assert_eq!(grown([before, before], 0), [""; 0]);
-        assert_eq!(grown([before, Used { rss_kib: 40 << 10, ..before }], 0).len(), 1);
-        assert_eq!(grown([before, Used { files: 121, ..before }], 0).len(), 1);
-        assert_eq!(grown([before, Used { threads: 5, ..before }], 0).len(), 1);
-        assert_eq!(grown([before, Used { threads: 5, ..before }], 1), [""; 0], "a pool may have as many");
-        assert_eq!(grown([before, Used { threads: 6, ..before }], 1).len(), 1);
+        let grown = |after, spare| super::grown([Some(before), Some(after)], spare);
+        assert_eq!(grown(before, 0), [""; 0]);
+        assert_eq!(grown(Used { rss_kib: 40 << 10, ..before }, 0).len(), 1);
+        assert_eq!(grown(Used { files: 121, ..before }, 0).len(), 1);
+        assert_eq!(grown(Used { threads: 5, ..before }, 0).len(), 1);
+        assert_eq!(grown(Used { threads: 5, ..before }, 1), [""; 0], "a pool may have as many");
+        assert_eq!(super::grown([Some(before), None], 0).len(), 1, "it ended too early to tell");
+        assert_eq!(grown(Used { threads: 6, ..before }, 1).len(), 1);
     }
 }

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::served::Served;
-use crate::churn::{Ended, LOOK, Used, grown};
+use crate::churn::{Ended, Fifths, LOOK, Used, grown};
 use crate::target::{CHURN, Start};
 
 /// How many threads of the daemon read its history for requests and for its own clock at a time, at most.
@@ -19,8 +19,8 @@ const LONGEST_COMM: usize = 15;
 /// What came of it.
 #[derive(Debug)]
 pub struct Churned {
-    /// The most that was used in the second fifth of the time, and in the last.
-    pub used: [Used; 2],
+    /// The least that was used in the second fifth of the time, and in the last.
+    pub used: [Option<Used>; 2],
     /// What is wrong.
     pub wrong: Vec<String>,
 }
@@ -37,25 +37,23 @@ pub fn churned(isotherm: &Path, start: &Start, time: Duration) -> io::Result<Chu
     let mut parent = Ended(parent);
     let name = Path::new(program).file_name().and_then(OsStr::to_str).ok_or(io::ErrorKind::InvalidInput)?;
     let served = Served::start(isotherm, &format!("{{name: ['^{}']}}", name.get(..LONGEST_COMM).unwrap_or(name)))?;
-    let begun = Instant::now();
-    let mut used = [Used::default(); 5];
+    let mut fifths = Fifths::begin(time);
     let mut wrong = vec![];
-    while begun.elapsed() < time {
-        let fifth = (begun.elapsed().as_secs_f64() / time.as_secs_f64() * 5.0) as usize;
-        match Used::of(served.pid()) {
-            Ok(now) => used[fifth.min(4)] = used[fifth.min(4)].most(now),
+    loop {
+        match fifths.look(served.pid()) {
+            Ok(true) => std::thread::sleep(LOOK),
+            Ok(false) => break,
             Err(_) => {
                 wrong.push(format!("the daemon ended before its time: {}", served.log()));
                 break;
             }
         }
-        std::thread::sleep(LOOK);
     }
     drop(parent.0.stdin.take());
     if !parent.0.wait()?.success() {
         wrong.push("the parent of the targets failed".into());
     }
-    let used = [used[1], used[4]];
+    let used = fifths.compared();
     wrong.extend(grown(used, POOL));
     Ok(Churned { used, wrong })
 }
