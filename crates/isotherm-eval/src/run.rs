@@ -48,6 +48,10 @@ pub struct Run {
     pub rss_late: f64,
     /// The most.
     pub rss_max: f64,
+    /// The mean of their proportional sizes (PSS), in which memory that several processes map counts once. `None` if it
+    /// was not read.
+    #[serde(default)]
+    pub pss: Option<f64>,
     /// Memory of the system that is not free, minus that before the run: the mean. isotherm and zram are part of it.
     pub system: f64,
     /// Anonymous memory in huge pages, beyond that before the run: the mean.
@@ -220,6 +224,7 @@ impl Runner<'_> {
             rss,
             rss_late,
             rss_max,
+            pss: samples.pss(),
             system,
             huge,
             swap,

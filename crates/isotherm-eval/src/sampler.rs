@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use isotherm_input::Input;
 use isotherm_kernel::{Process, SystemCounters, meminfo, monitor_cpu_time, resident, system_counters};
 
 use crate::EvalError;
@@ -12,6 +13,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Samples take at most one part in this many of the time of a CPU.
 const SHARE: u32 = 100;
+
+/// What the kernel takes for the proportional size of a GiB, about.
+const PROPORTIONAL_COST: Duration = Duration::from_millis(20);
+
+/// Reading proportional sizes takes at most one part in this many of the time of a CPU.
+const PROPORTIONAL_SHARE: u32 = 200;
 
 /// The last part of a run that counts as late.
 const LATE: f64 = 0.25;
@@ -33,13 +40,57 @@ pub(crate) struct Samples {
     all: Vec<Sample>,
     before: Sample,
     counters: SystemCounters,
+    proportional: Proportional,
+}
+
+/// The proportional size (PSS) of a program. The kernel walks its page tables for that, so that it is read rarely.
+#[derive(Debug)]
+struct Proportional {
+    /// The sum of what was read, and that of the resident memory then.
+    pss: u64,
+    rss: u64,
+    /// When it was read last, or when the program began.
+    last: Instant,
+    /// What the next read is likely to cost, if there was one.
+    cost: Option<Duration>,
+}
+
+impl Proportional {
+    fn begin() -> Self {
+        Self { pss: 0, rss: 0, last: Instant::now(), cost: None }
+    }
+
+    fn take(&mut self, processes: &[u32], rss: u64) {
+        // The first read comes after half of the time, so that a run of some seconds has one.
+        let first = || PROPORTIONAL_COST.mul_f64(rss as f64 / (1 << 30) as f64) / 2;
+        if rss == 0 || self.last.elapsed() < (self.cost.unwrap_or_else(first) * PROPORTIONAL_SHARE).max(INTERVAL * 5) {
+            return;
+        }
+        let began = monitor_cpu_time();
+        self.pss += processes.iter().filter_map(|pid| proportional(*pid)).sum::<u64>();
+        self.rss += rss;
+        self.cost = Some(monitor_cpu_time().saturating_sub(began));
+        self.last = Instant::now();
+    }
+
+    /// The proportional size as a share of resident memory, 0 to 1, if it was read.
+    fn share(&self) -> Option<f64> {
+        (self.pss > 0).then(|| (self.pss as f64 / self.rss as f64).min(1.0))
+    }
+}
+
+/// The proportional size of a process, in bytes. `None` if it has ended.
+fn proportional(pid: u32) -> Option<u64> {
+    let rollup = Input::new(Path::new(&format!("/proc/{pid}/smaps_rollup"))).text().ok()?;
+    let kib = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 impl Samples {
     /// Begins before the program does.
     pub(crate) fn begin() -> Result<Self, EvalError> {
         let (before, counters) = system()?;
-        Ok(Self { all: Vec::new(), before, counters })
+        Ok(Self { all: Vec::new(), before, counters, proportional: Proportional::begin() })
     }
 
     /// Takes a sample of a program with its descendants and of isotherm. Returns when the next one is due.
@@ -48,16 +99,19 @@ impl Samples {
         let rss = |pid: u32| resident(Path::new("/"), pid).unwrap_or(0);
         let mut sample = system()?.0;
         sample.isotherm = isotherm.map_or(0, rss);
-        let mut left = vec![program];
-        while let Some(pid) = left.pop() {
+        let mut processes = vec![program];
+        let mut nth = 0;
+        while let Some(pid) = processes.get(nth).copied() {
             sample.rss += rss(pid);
-            left.extend(Process::open(pid).ok().and_then(|process| process.children().ok()).unwrap_or_default());
+            processes.extend(Process::open(pid).ok().and_then(|process| process.children().ok()).unwrap_or_default());
+            nth += 1;
         }
         // The program has ended if it has no memory.
         if sample.rss > 0 {
             self.all.push(sample);
         }
         let cost = monitor_cpu_time().saturating_sub(began);
+        self.proportional.take(&processes, sample.rss);
         Ok(start + (cost * SHARE).max(INTERVAL))
     }
 
@@ -71,6 +125,12 @@ impl Samples {
         let late = &self.all[(self.all.len() as f64 * (1.0 - LATE)) as usize..];
         let most = self.all.iter().map(|sample| sample.rss).max().unwrap_or(0);
         [mean(&self.all, |sample| sample.rss), mean(late, |sample| sample.rss), most as f64]
+    }
+
+    /// The mean of the proportional size of the program: its share of resident memory when it was read, of the mean of
+    /// that. `None` if the run was too short for a read.
+    pub(crate) fn pss(&self) -> Option<f64> {
+        Some(self.proportional.share()? * self.rss()[0])
     }
 
     /// The mean and the most of the resident memory of isotherm.
@@ -134,6 +194,11 @@ mod tests {
         let [rss, late, most] = samples.rss();
         assert!(rss > 1e6 && late > 1e6 && most >= rss, "{rss} {late} {most}");
         assert!(samples.isotherm()[0] > 1e6);
+        assert_eq!(samples.pss(), None, "it is not read at once");
+        samples.proportional.last -= INTERVAL * 10;
+        samples.take(own, None).unwrap();
+        // Libraries are shared with other processes.
+        assert!(samples.pss().is_some_and(|pss| pss > 1e5 && pss < samples.rss()[0]), "{:?}", samples.pss());
         samples.counted().unwrap();
 
         samples.all = (1..=8).map(|n| Sample { rss: n, used: 100, ..Sample::default() }).collect();

@@ -27,6 +27,8 @@ pub struct Detail {
     pub came_back_percent_per_minute: Option<f64>,
     /// Bytes that other schemes were applied to.
     pub applied: Option<f64>,
+    /// The proportional size of the program.
+    pub pss: Option<f64>,
     /// Resident memory in the last quarter of the run.
     pub rss_late: f64,
     /// Anonymous memory in huge pages.
@@ -86,6 +88,7 @@ fn detail(
         freed: known(&|run| run.recorded?.freed),
         came_back_percent_per_minute: known(&|run| run.recorded?.came_back_percent_per_minute),
         applied: known(&|run| run.recorded?.applied),
+        pss: known(&|run| run.pss),
         rss_late: of(&|run| run.rss_late),
         huge: of(&|run| run.huge),
         swap: of(&|run| run.swap),

@@ -85,13 +85,14 @@ fn deviations(table: &Table) -> Grid {
 /// A column of the details: its name, and its cell.
 type Column = (&'static str, fn(&Detail) -> Option<String>);
 
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 16] = [
     ("isotherm CPU, %", |of| Some(format!("{:.2}", of.isotherm_cpu_percent?))),
     ("isotherm RSS", |of| bytes(of.isotherm_rss)),
     ("working set", |of| bytes(of.working_set)),
     ("freed", |of| bytes(of.freed)),
     ("back, % of it/min", |of| Some(format!("{:.2}", of.came_back_percent_per_minute?))),
     ("applied", |of| bytes(of.applied)),
+    ("PSS", |of| bytes(of.pss)),
     ("RSS, last quarter", |of| bytes(Some(of.rss_late))),
     ("huge pages", |of| bytes(above_zero(of.huge))),
     ("swap", |of| bytes(above_zero(of.swap))),
