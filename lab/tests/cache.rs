@@ -14,6 +14,8 @@ use isotherm_lab::idle::MIB;
 use isotherm_lab::migration::SLOW;
 use isotherm_lab::{Running, Zram, cached, eventually, shell};
 
+const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
 const IDLE: &str = "- {name: idle, action: pageout, access_rate: 0%, age: {min: 4s}}\n";
 
 /// A file system on a disk in memory, unmounted at the end.
@@ -159,4 +161,37 @@ fn idle_page_frames_leave_the_processes_that_map_them_and_others_stay() {
         assert!(resident >= 16 * MIB, "what is in use stays: {resident}");
         workload.end();
     }
+}
+
+#[test]
+#[ignore = "runs in the laboratory: ./dev lab"]
+fn idle_page_frames_that_several_processes_map_or_none_are_reclaimed_by_the_kernel_s_damon() {
+    let _swap = Zram::of(256);
+    let disk = Disk::new("unowned");
+    let file = disk.file("idle", 8);
+    let cgroup = Cgroup::new("/shared-frames");
+    // 24 MiB that a shell and its child share.
+    let script = "text=$(yes | head -c 25165824); (sleep 1000; :) & echo begun; wait";
+    let mut shell = Running::start(&mut cgroup.command(script));
+    shell.wait_for_line("begun");
+    let before = cgroup.current();
+    let options = ["--physical", "--probe", "idle", "--target-budget", "100%"];
+
+    // Another user of DAMON is left alone, and so are these frames.
+    let kdamonds = || fs::read_to_string(KDAMONDS).unwrap();
+    fs::write(KDAMONDS, "1").unwrap();
+    let acting = Acting::new("frames-busy", &[&options[..], &["--duration", "12s"]].concat(), IDLE);
+    eventually("the run has ended", || acting.said().contains("idle (pageout)"));
+    assert!(cgroup.current() + 12 * MIB > before && cached(&file) == 8 * MIB, "{}", acting.said());
+    assert_eq!(kdamonds(), "1\n");
+    fs::write(KDAMONDS, "0").unwrap();
+
+    let mut acting = Acting::new("frames-damon", &options, IDLE);
+    eventually("20 MiB have left the cgroup", || cgroup.current() + 20 * MIB <= before);
+    eventually("the page cache has left", || cached(&file) < MIB);
+    let said = acting.end();
+    assert!(said.contains("idle (pageout): ") && said.contains(" freed of "), "{said}");
+    assert_eq!(kdamonds(), "0\n", "nothing is left");
+    cgroup.write("cgroup.kill", "1");
+    drop(shell);
 }

@@ -1,5 +1,8 @@
 //! The actuator: carries out the actions of schemes on the processes of a run.
 
+mod huge_pages;
+mod on_frames;
+
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,23 +12,23 @@ use std::time::{Duration, Instant};
 use isotherm_core::scheme::{
     Action, Actuator, CacheWork, DryRunActuator, Outcome, Refusal, RefusalReason, WantedLimits, Work,
 };
-use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId};
+use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId, units};
 use rustix::io::Errno;
 
 use super::ahead::Ahead;
 use super::call_method::CallMethod;
 use super::check::check;
-use super::dense::{LEAST_TO_FILL, dense, fills_up};
 use super::error::ActError;
 use super::files::FileCache;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
 use super::limits::LeastLimits;
 use super::lock_room::LockRoom;
+use super::locked::Locked;
 use super::migration::Migration;
 use super::news::News;
 use super::outside::{advise_ranges, cut_at_mappings};
-use super::physical::{self, FrameOwners, OfProcess, joined};
+use super::physical::{self, FrameOwners};
 use super::reclaim::{CgroupReclaim, Readers};
 use super::refusal::{NOT_MAPPED, refusal};
 use super::resident::{Cached, resident};
@@ -34,6 +37,10 @@ use isotherm_kernel::cgroup::SelectedCgroups;
 use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
+
+/// Does an action to page frames, whoever maps them: sorted ranges of physical addresses, a thousand at most. Returns
+/// the bytes on which it was successful.
+pub type ActOnFrames = fn(Action, &[AddrRange]) -> Result<u64, BoxError>;
 
 /// Acts on the processes of a process table.
 #[derive(Debug)]
@@ -47,6 +54,8 @@ pub struct ProcessActuator {
     files: Option<FileCache>,
     /// Who maps page frames. `None` if physical memory is not acted on.
     owners: Option<FrameOwners>,
+    /// Acts on page frames that are not of one process. `None` if nothing does.
+    frames: Option<ActOnFrames>,
     cached: Cached,
     swap: Swap,
     /// Whether nothing is done, and all of it is reported as done.
@@ -63,7 +72,10 @@ pub struct ProcessActuator {
     forbidden: HashSet<TargetId>,
     /// The mappings that were looked at for huge pages ahead.
     ahead: Ahead,
+    /// Whether the kernel makes huge pages of memory when it is told to. `None` until that was tried.
+    collapses: Option<bool>,
     lock_room: LockRoom,
+    locked: Locked,
 }
 
 impl ProcessActuator {
@@ -77,6 +89,7 @@ impl ProcessActuator {
             cgroups: CgroupReclaim::new("/".as_ref()),
             files: None,
             owners: None,
+            frames: None,
             is_dry: false,
             cached: Cached::new("/".as_ref()),
             swap: Swap::default(),
@@ -87,7 +100,9 @@ impl ProcessActuator {
             refusals: HashMap::new(),
             forbidden: HashSet::new(),
             ahead: Ahead::default(),
+            collapses: None,
             lock_room: LockRoom::default(),
+            locked: Locked::default(),
         }
     }
 
@@ -103,10 +118,11 @@ impl ProcessActuator {
         Self { files: Some(FileCache::new(&self.root, files)), ..self }
     }
 
-    /// An actuator that acts on physical memory, which processes map.
+    /// An actuator that acts on physical memory: on the page frames of a process by advice on that process, and on
+    /// those of several processes and of none by `frames`, if there is something that can.
     #[must_use]
-    pub fn with_physical(self, owners: FrameOwners) -> Self {
-        Self { owners: Some(owners), ..self }
+    pub fn with_physical(self, owners: FrameOwners, frames: Option<ActOnFrames>) -> Self {
+        Self { owners: Some(owners), frames, ..self }
     }
 
     /// An actuator that lets no limit of a cgroup down below these, and does nothing to cgroups that have no more than
@@ -135,12 +151,41 @@ impl ProcessActuator {
         self.cgroups.end_limits();
     }
 
+    /// Unlocks the memory that was locked, except that of targets that had locked memory before. Returns what the user
+    /// must know.
+    pub fn end_locks(&mut self) -> Vec<News> {
+        let (mut news, mut unlocked, mut targets) = (Vec::new(), 0, 0);
+        for (target, ranges) in self.locked.take().collect::<Vec<_>>() {
+            let held = Held::new(&self.process_table, target).filter(|held| !held.has_ended());
+            let Some(held) = held else { continue };
+            let mut outcomes = vec![Outcome::default(); ranges.len()];
+            self.timed(|actuator| actuator.apply_inside(&held, InsideCall::MUnlock, &ranges, &mut outcomes));
+            unlocked += outcomes.iter().map(|outcome| outcome.applied).sum::<u64>();
+            targets += 1;
+            let is_lasting =
+                |why: &Refusal| !matches!(why.reason, RefusalReason::NotMapped | RefusalReason::TargetGone);
+            let left =
+                outcomes.iter().filter_map(|outcome| Some((outcome.refused, outcome.refusal.filter(is_lasting)?)));
+            let (left, why) = left.fold((0, None), |(sum, _), (bytes, refusal)| (sum + bytes, Some(refusal.reason)));
+            if let Some(why) = why {
+                let left = units::bytes(left);
+                news.push(News::warning(format!("{left} of process {} stay locked until it ends: {why}", held.pid)));
+            }
+        }
+        if unlocked > 0 {
+            let (bytes, s) = (units::bytes(unlocked), if targets == 1 { "" } else { "es" });
+            news.push(News::info(format!("unlocked {bytes} of {targets} process{s}, which schemes had locked")));
+        }
+        news
+    }
+
     /// Replaces the process table.
     pub fn act_on(&mut self, process_table: ProcessTable) {
         self.process_table = process_table;
         let is_held = |target: &TargetId| Held::new(&self.process_table, *target).is_some();
         self.forbidden.retain(is_held);
         self.ahead.retain(is_held);
+        self.locked.retain(is_held);
     }
 
     /// A flag that ends the work. Any thread may set it. A call of [`apply`](Actuator::apply) in progress finishes, and
@@ -186,7 +231,7 @@ impl ProcessActuator {
         }
         let method = CallMethod::of(work.action, work.inside)?;
         if let (Some(owners), CallMethod::Outside(advice)) = (self.physical(work.target), method) {
-            self.advise_frames(&owners, advice, work.ranges, outcomes);
+            self.advise_frames(&owners, work.action, advice, work.ranges, outcomes);
             return Ok(());
         }
         match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {
@@ -214,13 +259,14 @@ impl ProcessActuator {
                     refuse_all(work.ranges, outcomes, refusal);
                 }
             }
-            (Some(held), CallMethod::Inside(_)) if work.action == Action::HugePageAhead => {
-                self.allow_huge_pages_ahead(&held, work.ranges, outcomes);
+            (Some(mut held), CallMethod::Inside(_)) if work.action == Action::HugePageAhead => {
+                self.allow_huge_pages_ahead(&mut held, work.ranges, outcomes);
             }
             (Some(held), CallMethod::Inside(InsideCall::MLock)) => {
                 if !self.lock_room.knows(work.target) {
                     self.lockable();
                 }
+                self.locked.begin(&self.root, work.target);
                 let (fit, rest) = work.ranges.split_at(self.lock_room.take(work.target, work.ranges));
                 let (of_fit, of_rest) = outcomes.split_at_mut(fit.len());
                 self.apply_inside(&held, InsideCall::MLock, fit, of_fit);
@@ -229,63 +275,6 @@ impl ProcessActuator {
             (Some(held), CallMethod::Inside(call)) => self.apply_inside(&held, call, work.ranges, outcomes),
         }
         Ok(())
-    }
-
-    /// Collapses blocks with enough present memory into huge pages. The rest is neither applied nor refused. The kernel
-    /// refuses blocks in which this actuator has forbidden huge pages, so that they are allowed there first.
-    fn back_with_huge_pages(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
-        let dense = dense(&self.root, held.pid, ranges);
-        let Some(dense) = read_or_refused(held, dense, ranges, outcomes) else { return };
-        let blocks: Vec<AddrRange> = dense.iter().map(|(_, block)| *block).collect();
-        let mut block_outcomes = vec![Outcome::default(); blocks.len()];
-        advise_ranges(held, Advice::Collapse, &blocks, &mut block_outcomes);
-        let is_unsuitable = |of: &Outcome| of.refusal.is_some_and(|why| why.reason == RefusalReason::Unsuitable);
-        let refused: Vec<usize> = (0..blocks.len()).filter(|nth| is_unsuitable(&block_outcomes[*nth])).collect();
-        if !refused.is_empty() && self.forbidden.contains(&held.target()) {
-            let again: Vec<AddrRange> = refused.iter().map(|nth| blocks[*nth]).collect();
-            self.apply_inside(held, InsideCall::HugePage, &again, &mut vec![Outcome::default(); again.len()]);
-            let mut results = vec![Outcome::default(); again.len()];
-            advise_ranges(held, Advice::Collapse, &again, &mut results);
-            refused.into_iter().zip(results).for_each(|(nth, result)| block_outcomes[nth] = result);
-        }
-        for ((index, _), block) in dense.into_iter().zip(block_outcomes) {
-            let outcome = &mut outcomes[index];
-            outcome.applied += block.applied;
-            if let Some(refusal) = block.refusal {
-                outcome.refuse(block.refused, refusal);
-            }
-        }
-    }
-
-    /// Allows huge pages in the whole mappings of the ranges, if they fill up. What lies in other mappings, or in those
-    /// where this was done before, is neither applied nor refused.
-    fn allow_huge_pages_ahead(&mut self, held: &Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
-        let (target, now) = (held.target(), self.began.elapsed());
-        let found = held.mapped_within(ranges).and_then(|mut mapped| {
-            mapped.retain(|mapping| {
-                mapping.size() >= LEAST_TO_FILL
-                    && ranges.iter().any(|range| mapping.intersection(*range).is_some())
-                    && self.ahead.is_due(target, *mapping, now)
-            });
-            Ok((fills_up(&self.root, held.pid, &mapped)?, mapped))
-        });
-        let Some((filling, looked_at)) = read_or_refused(held, found, ranges, outcomes) else { return };
-        let mut of_filling = vec![Outcome::default(); filling.len()];
-        if !filling.is_empty() {
-            self.apply_inside(held, InsideCall::HugePage, &filling, &mut of_filling);
-        }
-        for mapping in looked_at {
-            let allowed = filling.iter().position(|filling| *filling == mapping).map(|nth| of_filling[nth].refusal);
-            self.ahead.saw(target, mapping, allowed == Some(None), now);
-            let Some(refusal) = allowed else { continue };
-            for (range, outcome) in ranges.iter().zip(outcomes.iter_mut()) {
-                let Some(part) = mapping.intersection(*range) else { continue };
-                match refusal {
-                    None => outcome.applied += part.size(),
-                    Some(why) => outcome.refuse(part.size(), why),
-                }
-            }
-        }
     }
 
     /// Reclaims ranges. Only what was freed counts as applied: it was resident before, and neither resident nor in a
@@ -310,43 +299,6 @@ impl ProcessActuator {
         }
     }
 
-    /// Who maps page frames, if the target is physical memory.
-    fn physical(&self, target: TargetId) -> Option<FrameOwners> {
-        self.owners.clone().filter(|_| target == TargetId::PhysicalMemory)
-    }
-
-    /// Gives advice on page frames to the processes that map them. The kernel takes none on pages that several
-    /// processes map.
-    fn advise_frames(&mut self, owners: &FrameOwners, advice: Advice, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
-        let found = match owners.find(ranges) {
-            Ok(found) => found,
-            Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
-        };
-        for (outcome, (shared, unmapped)) in outcomes.iter_mut().zip(found.shared.into_iter().zip(found.unmapped)) {
-            for (bytes, why) in [(shared, RefusalReason::Unsuitable), (unmapped, RefusalReason::NotMapped)] {
-                if bytes > 0 {
-                    outcome.refuse(bytes, why.into());
-                }
-            }
-        }
-        for OfProcess { process, pages } in found.by_process {
-            let parts = joined(&pages);
-            let virtual_ranges: Vec<AddrRange> = parts.iter().map(|(_, part)| *part).collect();
-            let mut of_parts = vec![Outcome::default(); parts.len()];
-            let mut held = Held::of(&process);
-            if held.has_ended() || self.interrupt.load(Ordering::Relaxed) {
-                refuse_all(&virtual_ranges, &mut of_parts, refusal(Errno::SRCH));
-            } else if advice == Advice::PageOut {
-                self.page_out(&mut held, &virtual_ranges, &mut of_parts);
-            } else {
-                advise_ranges(&mut held, advice, &virtual_ranges, &mut of_parts);
-            }
-            for ((index, _), of_part) in parts.into_iter().zip(of_parts) {
-                outcomes[index].add(&of_part);
-            }
-        }
-    }
-
     fn apply_inside(&mut self, held: &Held, call: InsideCall, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let mapped = match held.mapped_within(ranges) {
             Ok(mapped) => mapped,
@@ -365,7 +317,14 @@ impl ProcessActuator {
         let rest = made.as_ref().map_or_else(InsideError::refusal, |()| refusal(Errno::IO));
         for (i, (index, piece)) in pieces.into_iter().enumerate() {
             let outcome = &mut outcomes[index];
-            match results.get(i) {
+            let result = results.get(i);
+            // A call that fails may have locked a part.
+            if call == InsideCall::MLock && result.is_some() {
+                self.locked.add(held.target(), piece);
+            } else if call == InsideCall::MUnlock && matches!(result, Some(Ok(()))) {
+                self.locked.remove(held.target(), piece);
+            }
+            match result {
                 Some(Ok(())) => outcome.applied += piece.size(),
                 Some(Err(errno)) => outcome.refuse(piece.size(), refusal(*errno)),
                 None => outcome.refuse(piece.size(), rest),

@@ -79,13 +79,21 @@ pub(super) fn dense(root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<Vec<(
     Ok(found)
 }
 
+/// A mapping that fills up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Filling {
+    pub(super) mapping: AddrRange,
+    /// A dense block of it that is no huge page. `None` if all that were read are huge pages.
+    pub(super) block: Option<AddrRange>,
+}
+
 /// Those of `mappings` of process `pid` that fill up: of their aligned blocks of 2 MiB that have a present page, seven
 /// eighths and more are dense. Of each mapping, [`SAMPLED`] blocks at most are read, which are evenly spaced, and
 /// [`MIN_SAMPLED`] of them must have a present page.
 ///
 /// # Errors
 /// As [`dense`].
-pub(super) fn fills_up(root: &Path, pid: u32, mappings: &[AddrRange]) -> Result<Vec<AddrRange>, Errno> {
+pub(super) fn fills_up(root: &Path, pid: u32, mappings: &[AddrRange]) -> Result<Vec<Filling>, Errno> {
     let pagemap = Pagemap::open(root, &pid.to_string()).map_err(|error| error.errno())?;
     let mut buffer = PageBuffer::default();
     let mut found = Vec::new();
@@ -93,16 +101,17 @@ pub(super) fn fills_up(root: &Path, pid: u32, mappings: &[AddrRange]) -> Result<
         let Some(whole) = mapping.aligned_inside(HUGE_PAGE_SIZE) else { continue };
         let blocks = whole.size() / HUGE_PAGE_SIZE;
         let sampled = blocks.min(SAMPLED);
-        let (mut used, mut dense) = (0, 0);
+        let (mut used, mut dense, mut of_pages) = (0, 0, None);
         for nth in 0..sampled {
             let start = whole.start() + nth * blocks / sampled * HUGE_PAGE_SIZE;
             let Some(range) = AddrRange::new(start, start + HUGE_PAGE_SIZE) else { continue };
             let block = Block::read(&pagemap, range, &mut buffer)?;
             used += u64::from(block.present > 0);
             dense += u64::from(block.is_dense());
+            of_pages = of_pages.or((block.is_dense() && !block.is_huge).then_some(range));
         }
         if used >= MIN_SAMPLED && dense * 8 >= used * 7 {
-            found.push(*mapping);
+            found.push(Filling { mapping: *mapping, block: of_pages });
         }
     }
     Ok(found)
@@ -169,7 +178,8 @@ mod tests {
         assert!(!fills_up(vec![300; 600]), "the blocks are half empty");
         assert!(!fills_up(vec![0; 600]));
         let root = made(&[512; 20]);
-        assert_eq!(super::fills_up(root.path(), 7, &[range(0, 15 * h), range(h, 17 * h)]), Ok(vec![range(h, 17 * h)]));
+        let filling = Filling { mapping: range(h, 17 * h), block: Some(range(h, 2 * h)) };
+        assert_eq!(super::fills_up(root.path(), 7, &[range(0, 15 * h), range(h, 17 * h)]), Ok(vec![filling]));
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod held;
 mod inside;
 mod limits;
 mod lock_room;
+mod locked;
 mod map_counts;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod memory_tests;
@@ -50,7 +51,7 @@ mod swap;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
-pub use actuator::ProcessActuator;
+pub use actuator::{ActOnFrames, ProcessActuator};
 pub use check::{Capability, capabilities};
 pub use error::ActError;
 pub use frames::FramesError;

@@ -65,7 +65,7 @@ fn page_cache_is_dropped_read_in_again_and_refused_where_a_process_maps_it() {
 #[test]
 fn an_action_that_is_none_on_files_or_on_frames_is_refused_before_the_start() {
     let mut on_files = ProcessActuator::new(ProcessTable::default()).with_files(CachedFiles::new(&[]).unwrap().table());
-    let mut on_frames = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new());
+    let mut on_frames = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new(), None);
     for action in Action::ALL {
         let refused = |supports: Result<(), BoxError>| supports.is_err_and(|error| error.to_string().contains("(use "));
         if !matches!(action, Action::Stat | Action::WillNeed | Action::PageOut) && action.moves().is_none() {
@@ -122,7 +122,7 @@ fn sum(outcomes: &[Outcome]) -> (u64, u64) {
 #[test]
 fn page_frames_are_acted_on_in_the_process_that_maps_them() {
     let target = Target::start("touch");
-    let mut actuator = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new());
+    let mut actuator = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new(), None);
     or_skip!(actuator.supports(Action::Cold, false));
     let ranges = or_skip!(frames(&target));
     let outcomes = apply(&mut actuator, TargetId::PhysicalMemory, Action::Cold, &ranges);
@@ -137,13 +137,25 @@ fn frames_that_several_processes_map_or_that_have_gone_are_refused() {
     std::fs::write(&path, vec![0; SIZE]).unwrap();
     let command = format!("shared {}", path.display());
     let (one, other) = (Target::start(&command), Target::start(&command));
-    let mut actuator = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new());
+    let mut actuator = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new(), None);
     or_skip!(actuator.supports(Action::Cold, false));
     let ranges = or_skip!(frames(&one));
     let outcomes = apply(&mut actuator, TargetId::PhysicalMemory, Action::Cold, &ranges);
     assert_eq!(sum(&outcomes), (0, SIZE as u64));
     let why = |outcomes: &[Outcome]| -> Vec<Option<Refusal>> { outcomes.iter().map(|of| of.refusal).collect() };
     assert!(why(&outcomes).iter().all(|why| *why == Some(RefusalReason::Unsuitable.into())), "{outcomes:?}");
+
+    let act_by = |how| {
+        let mut actuator = ProcessActuator::new(ProcessTable::default()).with_physical(FrameOwners::new(), Some(how));
+        apply(&mut actuator, TargetId::PhysicalMemory, Action::Cold, &ranges)
+    };
+    let outcomes = act_by(|_, ranges| Ok(ranges.iter().map(|range| range.size()).sum::<u64>() - PAGE_SIZE));
+    let (applied, refused) = sum(&outcomes);
+    assert!(applied + refused == SIZE as u64 && applied > SIZE as u64 / 2 && refused >= PAGE_SIZE, "{outcomes:?}");
+    assert!(why(&outcomes).iter().flatten().all(|why| *why == RefusalReason::Busy.into()), "{outcomes:?}");
+    let outcomes = act_by(|_, _| Err("in use".into()));
+    assert!(why(&outcomes).iter().all(|why| *why == Some(RefusalReason::Unsuitable.into())), "{outcomes:?}");
+
     // What was read of the page tables is used for some time, and checked.
     drop((one, other));
     let outcomes = apply(&mut actuator, TargetId::PhysicalMemory, Action::Cold, &ranges);

@@ -1,4 +1,4 @@
-//! What the user must know of what was done to cgroups.
+//! What the user must know of what was done to cgroups, and of what is undone at the end.
 
 use std::collections::HashSet;
 

@@ -4,6 +4,7 @@
 //! known only from the page tables of all of them, so these are read together, and again when the result is old. What
 //! was found is checked before it is used: a page counts only if the process still has the same frame there.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,6 +56,15 @@ pub(super) struct Found {
     pub(super) shared: Vec<u64>,
     /// For each range, the bytes in frames that no process is known to map.
     pub(super) unmapped: Vec<u64>,
+    /// These frames, both kinds, sorted: their physical addresses, and the index of the range that they lie in.
+    pub(super) unowned: Vec<(AddrRange, usize)>,
+}
+
+impl Found {
+    fn is_unowned(&mut self, frames: Range<u64>, index: usize) {
+        self.unowned
+            .extend(AddrRange::new(frames.start * PAGE_SIZE, frames.end * PAGE_SIZE).map(|range| (range, index)));
+    }
 }
 
 /// Finds the processes that map page frames. Clones share what was read.
@@ -152,24 +162,31 @@ impl Owners {
 
     /// The pages in `ranges`, as far as the processes still have them there and nobody else has.
     fn find(&mut self, ranges: &[AddrRange]) -> Found {
-        let mut found =
-            Found { by_process: Vec::new(), shared: vec![0; ranges.len()], unmapped: vec![0; ranges.len()] };
+        let none = || vec![0; ranges.len()];
+        let mut found = Found { shared: none(), unmapped: none(), ..Found::default() };
         let mut wanted: Vec<Wanted> = Vec::new();
         for (index, range) in ranges.iter().enumerate() {
             let (first, end) = (range.start() / PAGE_SIZE, range.end().div_ceil(PAGE_SIZE));
             let at = self.places.partition_point(|(key, _)| key >> PROCESS_BITS < first);
             let until = self.places.partition_point(|(key, _)| key >> PROCESS_BITS < end);
-            let mut mapped = 0;
+            let (mut mapped, mut next) = (0, first);
             for of_frame in self.places[at..until].chunk_by(|(a, _), (b, _)| a >> PROCESS_BITS == b >> PROCESS_BITS) {
                 mapped += PAGE_SIZE;
+                let frame = of_frame[0].0 >> PROCESS_BITS;
+                found.is_unowned(next..frame, index);
+                next = frame + 1;
                 match of_frame {
                     [(key, addr)] => {
                         let process = key & ((1 << PROCESS_BITS) - 1);
-                        wanted.push(Wanted { process, addr: *addr, frame: key >> PROCESS_BITS, index });
+                        wanted.push(Wanted { process, addr: *addr, frame, index });
                     }
-                    _ => found.shared[index] += PAGE_SIZE,
+                    _ => {
+                        found.shared[index] += PAGE_SIZE;
+                        found.is_unowned(frame..next, index);
+                    }
                 }
             }
+            found.is_unowned(next..end, index);
             found.unmapped[index] = range.size().saturating_sub(mapped);
         }
         wanted.sort_unstable_by_key(|page| (page.process, page.addr));
@@ -187,7 +204,10 @@ impl Owners {
                             pages.push(OwnedPage { at: page, frame, index });
                         }
                         // Another process maps it since.
-                        (Some(_), _) => found.shared[index] += PAGE_SIZE,
+                        (Some(_), _) => {
+                            found.shared[index] += PAGE_SIZE;
+                            found.is_unowned(frame..frame + 1, index);
+                        }
                         (None, _) => found.unmapped[index] += PAGE_SIZE,
                     }
                 });
@@ -197,6 +217,14 @@ impl Owners {
                 found.by_process.push(OfProcess { process: Arc::clone(process), pages });
             }
         }
+        found.unowned.sort_unstable();
+        found.unowned.dedup_by(|(next, index), (range, of)| {
+            let touches = range.end() == next.start() && index == of;
+            if let Some(both) = AddrRange::new(range.start(), next.end()).filter(|_| touches) {
+                *range = both;
+            }
+            touches
+        });
         found
     }
 }
@@ -249,5 +277,19 @@ mod tests {
         let page = |index, at| OwnedPage { at: range(at, at + 1), frame: 100 - at, index };
         let pages = [page(0, 1), page(0, 2), page(1, 3), page(1, 5), page(1, 6)];
         assert_eq!(joined(&pages), [(0, range(1, 3)), (1, range(3, 4)), (1, range(5, 7))]);
+    }
+
+    #[test]
+    fn frames_of_several_processes_and_of_none_are_listed_by_range() {
+        let range = |from: u64, to: u64| AddrRange::new(from * PAGE_SIZE, to * PAGE_SIZE).unwrap();
+        let place = |frame: u64, process: u64| (frame << PROCESS_BITS | process, 0x1000);
+        let places = vec![place(5, 0), place(5, 1), place(7, 0), place(7, 2), place(20, 0)];
+        let mut owners = Owners { places, ..Owners::default() };
+        let found = owners.find(&[range(4, 6), range(6, 9), range(30, 31)]);
+        assert_eq!(
+            (found.shared, found.unmapped),
+            (vec![PAGE_SIZE, PAGE_SIZE, 0], [1, 2, 1].map(|n| n * PAGE_SIZE).into())
+        );
+        assert_eq!(found.unowned, [(range(4, 6), 0), (range(6, 9), 1), (range(30, 31), 2)]);
     }
 }

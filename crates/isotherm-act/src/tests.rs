@@ -210,8 +210,16 @@ fn huge_pages_are_allowed_in_the_rest_of_a_mapping_that_fills_up_and_nowhere_els
     assert!(!sparse.has_flag("hg"));
 
     let mut target = Target::start("fill");
-    let mut actuator = actuator(&target);
     let ranges = [target.memory];
+    let mut actuator = actuator(&target);
+    let mut other = self::actuator(&target);
+    or_skip!(other.supports(Action::Collapse, true));
+    let mappings = isotherm_kernel::Process::open(target.pid()).unwrap().mappings().unwrap();
+    let whole = mappings.iter().find(|mapping| mapping.range.contains(target.memory.start())).unwrap().range;
+    apply(&mut actuator, &target, Action::NoHugePage, &[whole]);
+    let forbidden = Outcome::refused(target.memory, RefusalReason::Unsuitable.into());
+    assert_eq!(apply(&mut other, &target, Action::HugePageAhead, &ranges), [forbidden], "as if the target had done it");
+    assert!(target.has_flag("nh"));
     assert_eq!(apply(&mut actuator, &target, Action::HugePageAhead, &ranges), [Outcome::all(target.memory)]);
     assert!(target.has_flag("hg"));
     assert_eq!(apply(&mut actuator, &target, Action::HugePageAhead, &ranges), [Outcome::default()], "done before");
@@ -314,6 +322,25 @@ fn cold_is_refused_on_locked_memory_until_it_is_unlocked() {
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[target.memory]), refused);
     assert_eq!(apply(&mut actuator, &target, Action::MUnlock, &[target.memory]), [Outcome::all(target.memory)]);
     assert_eq!(apply(&mut actuator, &target, Action::Cold, &[target.memory]), [Outcome::all(target.memory)]);
+}
+
+#[test]
+fn what_was_locked_is_unlocked_at_the_end_unless_the_target_had_locked_memory_before() {
+    let target = Target::start("touch");
+    let locked = || isotherm_kernel::locked("/".as_ref(), target.pid()).unwrap();
+    let mut first = actuator(&target);
+    or_skip!(first.supports(Action::MLock, true));
+    let (low, high) = target.memory.split_at(target.memory.start() + SIZE as u64 / 2).unwrap();
+    apply(&mut first, &target, Action::MLock, &[low]);
+    let mut second = actuator(&target);
+    apply(&mut second, &target, Action::MLock, &[high]);
+    assert_eq!((second.end_locks(), locked()), (vec![], SIZE as u64));
+
+    apply(&mut first, &target, Action::MLock, &[high]);
+    let news = first.end_locks();
+    assert_eq!(locked(), 0);
+    assert!(!news[0].is_warning && news[0].text.starts_with("unlocked 8 MiB of 1 process,"), "{news:?}");
+    assert_eq!(first.end_locks(), []);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Attributes, IntervalsGoal};
 
 use super::claim::Claim;
+use super::frames::ActedOnFrames;
 use super::settings::{Scope, Settings};
 use super::thread::Thread;
 use super::{DamonError, DamonPaths, files};
@@ -113,13 +114,39 @@ impl Kdamond {
 
     /// Adds a scheme with the action `stat` that applies to every region.
     fn set_up_tried(&self) -> Result<(), DamonError> {
+        self.set_up_scheme("stat", u32::MAX)
+    }
+
+    /// Adds a scheme that applies once to regions that are not accessed, `bytes` in all.
+    ///
+    /// # Errors
+    /// Fails if the kernel does not know the action or rejects a value.
+    pub(super) fn set_up_action(&self, action: &str, bytes: u64) -> Result<(), DamonError> {
+        self.set_up_scheme(action, 0)?;
+        self.write("schemes/0/quotas/bytes", &bytes.to_string())?;
+        // Longer than a call takes.
+        self.write("schemes/0/quotas/reset_interval_ms", "3600000")
+    }
+
+    /// Adds a scheme for regions of any size and age that have at most so many accesses.
+    fn set_up_scheme(&self, action: &str, accesses: u32) -> Result<(), DamonError> {
         self.write("schemes/nr_schemes", "1")?;
-        self.write("schemes/0/action", "stat")?;
-        for (what, max) in [("sz", u64::MAX), ("nr_accesses", u64::from(u32::MAX)), ("age", u64::from(u32::MAX))] {
+        self.write("schemes/0/action", action)?;
+        for (what, max) in [("sz", u64::MAX), ("nr_accesses", u64::from(accesses)), ("age", u64::from(u32::MAX))] {
             self.write(&format!("schemes/0/access_pattern/{what}/min"), "0")?;
             self.write(&format!("schemes/0/access_pattern/{what}/max"), &max.to_string())?;
         }
         Ok(())
+    }
+
+    /// What the scheme has done so far.
+    ///
+    /// # Errors
+    /// Fails if the kdamond is off or a file cannot be read.
+    pub(super) fn acted(&self) -> Result<ActedOnFrames, DamonError> {
+        files::write(&self.path("state"), "update_schemes_stats")?;
+        let stat = |name: &str| files::read_number(&self.context(&format!("schemes/0/stats/{name}")));
+        Ok(ActedOnFrames { tried: stat("sz_tried")?, applied: stat("sz_applied")? })
     }
 
     /// Turns the kdamond on.

@@ -1,7 +1,8 @@
 //! The probe `damon`: configures the kernel's DAMON, collects its results, and removes the configuration.
 //!
 //! It is not an [`AccessProbe`](isotherm_core::AccessProbe), because the kernel samples, merges and splits by itself. A
-//! [`Run`] returns complete [`Aggregation`]s, which replace the snapshots of the monitor.
+//! [`Run`] returns complete [`Aggregation`]s, which replace the snapshots of the monitor. [`act_on_frames`] acts on
+//! physical memory.
 //!
 //! Guarantees:
 //! - While a kdamond exists that isotherm did not make, nothing is written to DAMON's sysfs files. Every write needs a
@@ -18,6 +19,7 @@ mod error;
 mod features;
 mod files;
 mod format;
+mod frames;
 mod kdamond;
 mod look;
 mod others;
@@ -33,6 +35,7 @@ pub use assemble::Aggregation;
 pub use error::{DamonError, TraceError};
 pub use features::{Features, check, check_operations};
 pub use format::{Format, RegionEvent};
+pub use frames::{ActedOnFrames, FrameAction, act_on_frames};
 pub use kdamond::Kdamond;
 pub use others::{Others, Seen};
 pub use places::DamonPaths;

@@ -46,6 +46,10 @@ impl Made {
             "targets/0/regions/1/end",
             "schemes/nr_schemes",
             "schemes/0/action",
+            "schemes/0/quotas/bytes",
+            "schemes/0/quotas/reset_interval_ms",
+            "schemes/0/stats/sz_tried",
+            "schemes/0/stats/sz_applied",
         ] {
             made.context(name, "0\n");
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod faults;
+mod frames;
 mod left_behind;
 mod made;
 mod others;

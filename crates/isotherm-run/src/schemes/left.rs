@@ -14,7 +14,7 @@ pub fn restore_limits() -> Vec<Notice> {
     isotherm_act::restore_limits(Path::new("/")).iter().map(notice).collect()
 }
 
-/// The notice of what became of a cgroup.
+/// The notice of what became of a cgroup, or of locked memory.
 pub(super) fn notice(news: &News) -> Notice {
     let severity = if news.is_warning { Severity::Warning } else { Severity::Info };
     Notice::new(severity, &news.text)

@@ -3,6 +3,7 @@
 mod faults;
 mod fed;
 mod file;
+mod frames;
 mod inline;
 mod left;
 mod limits;

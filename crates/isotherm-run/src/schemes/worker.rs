@@ -21,6 +21,7 @@ use isotherm_scheme::Diagnostics;
 use super::faults::MajorFaults;
 use super::fed::RunGauges;
 use super::file::{SchemeFile, SchemeFileWatch};
+use super::frames::by_damon;
 use super::left::{self, restore_limits};
 use super::limits::SchemeLimits;
 use super::returns::notice;
@@ -103,7 +104,7 @@ impl PreparedSchemes {
         let actuator = cgroups().into_iter().fold(actuator, ProcessActuator::with_cgroups);
         let actuator = match of {
             ActedOn::Processes(_) => actuator,
-            ActedOn::Physical => actuator.with_physical(owners),
+            ActedOn::Physical => actuator.with_physical(owners, by_damon()),
             ActedOn::Files(table) => actuator.with_files(table),
         };
         let actuator = least_limits.into_iter().fold(actuator, ProcessActuator::with_least_limits);
@@ -174,7 +175,9 @@ impl PreparedSchemes {
             let mut helper = worker.delivery.helpers().thread();
             worker.restore_limits();
             let ended = worker.work(&mut helper);
+            worker.end_locks();
             worker.end_limits();
+            worker.report_stops();
             worker.limits.end(worker.engine.taken_out());
             // Without schemes there is nothing to rest for.
             worker.control.rest.want(false);
@@ -307,7 +310,6 @@ impl Worker {
                 self.report_activity(is_over);
             }
             if is_over {
-                self.report_stops();
                 return Ok(());
             }
         }
@@ -323,6 +325,12 @@ impl Worker {
         if !self.engine.actuator().is_dry() {
             restore_limits().into_iter().for_each(|notice| self.delivery.send(Event::Notice(notice)));
         }
+    }
+
+    /// Unlocks what this run has locked.
+    fn end_locks(&mut self) {
+        let news = self.engine.actuator_mut().end_locks();
+        news.iter().for_each(|news| self.delivery.send(Event::Notice(left::notice(news))));
     }
 
     /// Gives back the limits of cgroups that this run has set.
