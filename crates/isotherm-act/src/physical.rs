@@ -31,6 +31,9 @@ const MOST_SPACE: u64 = 64 << 30;
 /// So many bits of a key are the number of the process.
 const PROCESS_BITS: u32 = 24;
 
+/// The number of this process, which is never acted on.
+const OWN: u64 = (1 << PROCESS_BITS) - 1;
+
 /// The pages of one process in some frames.
 #[derive(Debug)]
 pub(super) struct OfProcess {
@@ -56,14 +59,24 @@ pub(super) struct Found {
     pub(super) shared: Vec<u64>,
     /// For each range, the bytes in frames that no process is known to map.
     pub(super) unmapped: Vec<u64>,
-    /// These frames, both kinds, sorted: their physical addresses, and the index of the range that they lie in.
+    /// These frames, both kinds, sorted: their physical addresses, and the index of the range that they lie in. Those of
+    /// this process are not among them.
     pub(super) unowned: Vec<(AddrRange, usize)>,
 }
 
 impl Found {
-    fn is_unowned(&mut self, frames: Range<u64>, index: usize) {
-        self.unowned
-            .extend(AddrRange::new(frames.start * PAGE_SIZE, frames.end * PAGE_SIZE).map(|range| (range, index)));
+    /// Notes frames that no process maps.
+    fn has_none(&mut self, frames: Range<u64>, index: usize) {
+        let range = AddrRange::new(frames.start * PAGE_SIZE, frames.end * PAGE_SIZE);
+        self.unmapped[index] += range.map_or(0, |range| range.size());
+        self.unowned.extend(range.map(|range| (range, index)));
+    }
+
+    /// Notes a frame that several processes map.
+    fn has_several(&mut self, frame: u64, index: usize) {
+        let range = AddrRange::new(frame * PAGE_SIZE, (frame + 1) * PAGE_SIZE);
+        self.shared[index] += PAGE_SIZE;
+        self.unowned.extend(range.map(|range| (range, index)));
     }
 }
 
@@ -116,14 +129,14 @@ impl Owners {
         let own = std::process::id();
         let pids = process_ids(&self.root);
         let pids = pids.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        for pid in pids.filter(|pid| *pid != own) {
+        for pid in pids {
             // Kernel threads have no memory, and those that refuse access are left alone.
             let Ok(process) = Process::open(pid) else { continue };
-            let number = self.processes.len() as u64;
-            if number >> PROCESS_BITS != 0 {
+            let number = if pid == own { OWN } else { self.processes.len() as u64 };
+            if self.processes.len() as u64 == OWN {
                 break;
             }
-            if self.read_process(&process, number).is_some() {
+            if self.read_process(&process, number).is_some() && number != OWN {
                 self.processes.push(Arc::new(process));
             }
         }
@@ -169,25 +182,24 @@ impl Owners {
             let (first, end) = (range.start() / PAGE_SIZE, range.end().div_ceil(PAGE_SIZE));
             let at = self.places.partition_point(|(key, _)| key >> PROCESS_BITS < first);
             let until = self.places.partition_point(|(key, _)| key >> PROCESS_BITS < end);
-            let (mut mapped, mut next) = (0, first);
+            let mut next = first;
             for of_frame in self.places[at..until].chunk_by(|(a, _), (b, _)| a >> PROCESS_BITS == b >> PROCESS_BITS) {
-                mapped += PAGE_SIZE;
                 let frame = of_frame[0].0 >> PROCESS_BITS;
-                found.is_unowned(next..frame, index);
+                found.has_none(next..frame, index);
                 next = frame + 1;
                 match of_frame {
                     [(key, addr)] => {
                         let process = key & ((1 << PROCESS_BITS) - 1);
-                        wanted.push(Wanted { process, addr: *addr, frame, index });
+                        if process == OWN {
+                            found.unmapped[index] += PAGE_SIZE;
+                        } else {
+                            wanted.push(Wanted { process, addr: *addr, frame, index });
+                        }
                     }
-                    _ => {
-                        found.shared[index] += PAGE_SIZE;
-                        found.is_unowned(frame..next, index);
-                    }
+                    _ => found.has_several(frame, index),
                 }
             }
-            found.is_unowned(next..end, index);
-            found.unmapped[index] = range.size().saturating_sub(mapped);
+            found.has_none(next..end, index);
         }
         wanted.sort_unstable_by_key(|page| (page.process, page.addr));
         for of_one in wanted.chunk_by(|a, b| a.process == b.process) {
@@ -204,10 +216,7 @@ impl Owners {
                             pages.push(OwnedPage { at: page, frame, index });
                         }
                         // Another process maps it since.
-                        (Some(_), _) => {
-                            found.shared[index] += PAGE_SIZE;
-                            found.is_unowned(frame..frame + 1, index);
-                        }
+                        (Some(_), _) => found.has_several(frame, index),
                         (None, _) => found.unmapped[index] += PAGE_SIZE,
                     }
                 });
@@ -283,13 +292,11 @@ mod tests {
     fn frames_of_several_processes_and_of_none_are_listed_by_range() {
         let range = |from: u64, to: u64| AddrRange::new(from * PAGE_SIZE, to * PAGE_SIZE).unwrap();
         let place = |frame: u64, process: u64| (frame << PROCESS_BITS | process, 0x1000);
-        let places = vec![place(5, 0), place(5, 1), place(7, 0), place(7, 2), place(20, 0)];
+        let places = vec![place(5, 0), place(5, 1), place(7, 0), place(7, 2), place(20, 0), place(31, OWN)];
         let mut owners = Owners { places, ..Owners::default() };
-        let found = owners.find(&[range(4, 6), range(6, 9), range(30, 31)]);
-        assert_eq!(
-            (found.shared, found.unmapped),
-            (vec![PAGE_SIZE, PAGE_SIZE, 0], [1, 2, 1].map(|n| n * PAGE_SIZE).into())
-        );
-        assert_eq!(found.unowned, [(range(4, 6), 0), (range(6, 9), 1), (range(30, 31), 2)]);
+        let found = owners.find(&[range(4, 6), range(6, 9), range(30, 32)]);
+        assert_eq!(found.shared, [PAGE_SIZE, PAGE_SIZE, 0]);
+        assert_eq!(found.unmapped, [1, 2, 2].map(|pages| pages * PAGE_SIZE));
+        assert_eq!(found.unowned, [(range(4, 6), 0), (range(6, 9), 1), (range(30, 31), 2)], "not what is its own");
     }
 }

@@ -3,14 +3,13 @@
 use isotherm_act::ActOnFrames;
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, BoxError};
-use isotherm_probes::damon::{DamonPaths, FrameAction, Others, act_on_frames, check_operations};
+use isotherm_probes::damon::{DamonPaths, FrameAction, act_on_frames, check_operations};
 
-/// What acts on page frames, if the kernel's DAMON can, and nobody else uses it.
+/// What acts on page frames, if the kernel has DAMON for physical memory. If somebody else uses it, the first call says
+/// so, and writes nothing.
 pub(super) fn by_damon() -> Option<ActOnFrames> {
-    let places = DamonPaths::system();
-    let features = check_operations(&places, "paddr").ok()?;
-    let is_free = !features.operations.is_empty() && Others::look(&places).is_ok_and(|others| !others.any());
-    is_free.then_some(act)
+    let features = check_operations(&DamonPaths::system(), "paddr").ok()?;
+    (!features.operations.is_empty()).then_some(act)
 }
 
 fn act(action: Action, ranges: &[AddrRange]) -> Result<u64, BoxError> {
