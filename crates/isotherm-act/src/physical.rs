@@ -59,8 +59,8 @@ pub(super) struct Found {
     pub(super) shared: Vec<u64>,
     /// For each range, the bytes in frames that no process is known to map.
     pub(super) unmapped: Vec<u64>,
-    /// These frames, both kinds, sorted: their physical addresses, and the index of the range that they lie in. Those of
-    /// this process are not among them.
+    /// These frames, both kinds, sorted: their physical addresses, and the index of the range that they lie in. Those
+    /// of this process are not among them.
     pub(super) unowned: Vec<(AddrRange, usize)>,
 }
 
