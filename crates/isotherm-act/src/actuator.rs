@@ -38,9 +38,9 @@ use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::{ProcessTable, monitor_cpu_time};
 
-/// Does an action to page frames, whoever maps them: sorted ranges of physical addresses, a thousand at most. Returns
-/// the bytes on which it was successful.
-pub type ActOnFrames = fn(Action, &[AddrRange]) -> Result<u64, BoxError>;
+/// Advice to the kernel on page frames, whichever processes map them. The ranges of physical addresses are sorted, a
+/// thousand at most. Returns the bytes on which the kernel has acted.
+pub type ActOnFrames = fn(Advice, &[AddrRange]) -> Result<u64, BoxError>;
 
 /// Acts on the processes of a process table.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ impl ProcessActuator {
         }
         let method = CallMethod::of(work.action, work.inside)?;
         if let (Some(owners), CallMethod::Outside(advice)) = (self.physical(work.target), method) {
-            self.advise_frames(&owners, work.action, advice, work.ranges, outcomes);
+            self.advise_frames(&owners, advice, work.ranges, outcomes);
             return Ok(());
         }
         match (Held::new(&self.process_table, work.target).filter(|held| !held.has_ended()), method) {

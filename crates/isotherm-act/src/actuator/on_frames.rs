@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use isotherm_core::scheme::{Action, Outcome, RefusalReason};
+use isotherm_core::scheme::{Outcome, RefusalReason};
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_kernel::madvise::Advice;
 use rustix::io::Errno;
@@ -31,7 +31,6 @@ impl ProcessActuator {
     pub(super) fn advise_frames(
         &mut self,
         owners: &FrameOwners,
-        action: Action,
         advice: Advice,
         ranges: &[AddrRange],
         outcomes: &mut [Outcome],
@@ -40,7 +39,7 @@ impl ProcessActuator {
             Ok(found) => found,
             Err(errno) => return refuse_all(ranges, outcomes, refusal(errno)),
         };
-        if !self.act_on_unowned(action, &found.unowned, outcomes) {
+        if !self.act_on_unowned(advice, &found.unowned, outcomes) {
             let refused = found.shared.into_iter().zip(found.unmapped);
             for (outcome, (shared, unmapped)) in outcomes.iter_mut().zip(refused) {
                 for (bytes, why) in [(shared, RefusalReason::Unsuitable), (unmapped, RefusalReason::NotMapped)] {
@@ -70,13 +69,13 @@ impl ProcessActuator {
 
     /// Acts on page frames that are not of one process, if something can; for [`LONGEST_ON_FRAMES`] at most. It says on
     /// how much it was successful, and not where, so that this counts for the first ranges.
-    fn act_on_unowned(&mut self, action: Action, unowned: &[(AddrRange, usize)], outcomes: &mut [Outcome]) -> bool {
+    fn act_on_unowned(&mut self, advice: Advice, unowned: &[(AddrRange, usize)], outcomes: &mut [Outcome]) -> bool {
         let began = Instant::now();
         for (nth, some) in unowned.chunks(MOST_FRAMES).enumerate() {
             let Some(frames) = self.frames else { return false };
             let ranges: Vec<AddrRange> = some.iter().map(|(range, _)| *range).collect();
             let is_over = self.interrupt.load(Ordering::Relaxed) || began.elapsed() > LONGEST_ON_FRAMES;
-            let done = if is_over { Ok(0) } else { frames(action, &ranges) };
+            let done = if is_over { Ok(0) } else { frames(advice, &ranges) };
             if nth == 0 && done.is_err() {
                 // Another program uses it. Nothing else can.
                 self.frames = None;

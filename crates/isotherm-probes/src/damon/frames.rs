@@ -1,4 +1,4 @@
-//! Has the kernel's DAMON act on page frames, whoever maps them (DAMOS).
+//! Actions of the kernel's DAMON (DAMOS) on page frames, whichever processes map them.
 //!
 //! A call makes a kdamond for physical memory whose only regions are the frames, with one scheme. The quota of the
 //! scheme is the size of the frames, so that the scheme is applied to each region once: a frame that was freed and is
