@@ -11,10 +11,16 @@ use crate::survey::{counts, flush, settle, survey};
 use crate::target::Target;
 use crate::watch::*;
 
-/// Whether the target waits for a command. An answer is there before the target has done its last for it.
+/// Whether the target waits for a command. An answer is there before the target has done its last for it, and its first
+/// thread waits for the one that serves, or is that thread.
 fn waits(target: &Target) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
-    stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    const FUTEX: &str = "202 ";
+    const READ_STANDARD_INPUT: &str = "0 0x0 ";
+    let threads = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap();
+    let calls: Vec<String> =
+        threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("syscall")).unwrap_or_default()).collect();
+    calls.iter().any(|call| call.starts_with(READ_STANDARD_INPUT))
+        && calls.iter().all(|call| call.starts_with(READ_STANDARD_INPUT) || call.starts_with(FUTEX))
 }
 
 /// What a look finds of the target, once it waits and is at rest.
