@@ -87,7 +87,7 @@ struct Age {
 
 /// A target of the recording.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+struct ExportedTarget {
     pid: u32,
     /// The number of regions in all its snapshots, and 2 for each snapshot.
     regions: u64,
@@ -220,7 +220,7 @@ fn without_holes(target: TargetSnapshot) -> Vec<RegionSnapshot> {
 /// What is written, found by a pass over the recording.
 struct Contents {
     /// The targets in the order of their first snapshots.
-    targets: Vec<Target>,
+    targets: Vec<ExportedTarget>,
     /// The intervals of the records.
     timing: Timing,
     /// Whether not all snapshots have these intervals.
@@ -229,7 +229,7 @@ struct Contents {
 
 impl Contents {
     fn of(recording: &Recording) -> Result<Self, RecordError> {
-        let mut targets: Vec<Target> = Vec::new();
+        let mut targets: Vec<ExportedTarget> = Vec::new();
         let mut indices = HashMap::new();
         let mut timing: Option<Timing> = None;
         let mut varies = false;
@@ -245,7 +245,7 @@ impl Contents {
             for target in snapshot.targets {
                 let pid = pid_column(target.id);
                 let index = *indices.entry(pid).or_insert_with(|| {
-                    targets.push(Target { pid, regions: 0, snapshots: 0 });
+                    targets.push(ExportedTarget { pid, regions: 0, snapshots: 0 });
                     targets.len() - 1
                 });
                 // A snapshot takes memory even without regions.
@@ -261,7 +261,7 @@ impl Contents {
 }
 
 /// The targets of each pass: as many as have at most [`KEPT_REGIONS`] together, but at least one.
-fn batches(targets: &[Target]) -> impl Iterator<Item = &[Target]> {
+fn batches(targets: &[ExportedTarget]) -> impl Iterator<Item = &[ExportedTarget]> {
     let mut rest = targets;
     std::iter::from_fn(move || {
         let mut sum = 0;
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_pass_has_as_many_targets_as_have_regions_that_fit_in_memory() {
-        let target = |pid, regions| Target { pid, regions, snapshots: 1 };
+        let target = |pid, regions| ExportedTarget { pid, regions, snapshots: 1 };
         let targets =
             [target(1, 10), target(2, KEPT_REGIONS - 10), target(3, 1), target(4, KEPT_REGIONS * 3), target(5, 1)];
         let pids: Vec<Vec<u32>> =

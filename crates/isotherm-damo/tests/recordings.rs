@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use isotherm_core::{RegionSnapshot, Snapshot, TargetId};
 use isotherm_damo::{Format, ImportError, Imported, export, import};
-use isotherm_record::{Ending, Recorder, Recording, Row, convert, pid_column};
+use isotherm_record::{Ending, Recorder, Recording, convert, pid_column};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
+
+use common::Row;
 
 const VERSION: &str = "0.1.0";
 
@@ -25,7 +27,7 @@ fn made(name: &str) -> PathBuf {
 
 /// The snapshots of a recording, target by target.
 fn rows(recording: &Recording) -> Vec<Row> {
-    recording.snapshots().flat_map(|record| record.unwrap().into_rows()).collect()
+    recording.snapshots().flat_map(|record| common::rows(&record.unwrap()).collect::<Vec<_>>()).collect()
 }
 
 /// Imports a file, and reads what became of it.

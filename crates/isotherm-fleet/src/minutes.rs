@@ -21,7 +21,7 @@ pub(crate) struct Minute {
     pub(crate) started: u64,
     /// For how long the group had been watched at the last survey.
     pub(crate) watched: Duration,
-    pub(crate) targets: HashMap<TargetId, Target>,
+    pub(crate) targets: HashMap<TargetId, TargetMinute>,
     /// All targets together, each page once. `None` if it is not known.
     pub(crate) total: Option<PageSums>,
     pub(crate) total_by_node: Vec<NodeSums>,
@@ -35,7 +35,7 @@ pub(crate) struct Minute {
 
 /// A target in a minute.
 #[derive(Debug, Default)]
-pub(crate) struct Target {
+pub(crate) struct TargetMinute {
     pub(crate) info: Arc<TargetInfo>,
     /// Whether the last survey had it. Otherwise nothing but its frequencies is known.
     pub(crate) is_surveyed: bool,
@@ -93,9 +93,9 @@ impl Reader {
                     if let Some(cost) = record.cost {
                         minute.cost.get_or_insert_default().add(&cost);
                     }
-                    for row in record.into_rows() {
+                    for row in record.rows() {
                         let target = minute.targets.entry(row.target.id).or_default();
-                        (target.info, target.classes) = (row.info, Classes::of(&row.target.regions));
+                        (target.info, target.classes) = (Arc::clone(row.info), Classes::of(&row.target.regions));
                     }
                 }
                 Event::Survey(record) => {
@@ -157,7 +157,7 @@ impl Reader {
 
 impl Minute {
     /// The targets of the last survey.
-    pub(crate) fn surveyed(&self) -> impl Iterator<Item = (&TargetId, &Target)> {
+    pub(crate) fn surveyed(&self) -> impl Iterator<Item = (&TargetId, &TargetMinute)> {
         self.targets.iter().filter(|(_, target)| target.is_surveyed)
     }
 

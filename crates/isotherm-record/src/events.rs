@@ -13,12 +13,12 @@ use crate::decode::{Kind, Rows};
 use crate::described::{Described, Part};
 use crate::identities::Identities;
 use crate::level::{MERGED, Merger};
-use crate::snapshots::{GatheredSnapshot, Targets};
+use crate::snapshots::{EarlierRows, GatheredSnapshot, TargetRow};
 use crate::source::Source;
 use crate::surveys::{GatheredSurvey, SurveyRow};
 use crate::table::Read;
 use crate::target::{RawRow, description};
-use crate::{Activity, Mark, Missed, RecordError, Row, SnapshotRecord, SurveyRecord};
+use crate::{Activity, Mark, Missed, RecordError, SnapshotRecord, SurveyRecord};
 use crate::{activity, allocations, columns, mark, missed, panel};
 
 /// Something that happened in a run, as its recording has it.
@@ -409,8 +409,8 @@ impl Iterator for Events {
 /// What a row is: of a target, with whether merged snapshots have its regions; or of merged snapshots, with the surveys
 /// of their time.
 enum Item {
-    Target(Box<Row>, bool),
-    Merged(Box<Row>, Option<Box<SurveyRow>>),
+    Target(Box<TargetRow>, bool),
+    Merged(Box<TargetRow>, Option<Box<SurveyRow>>),
     Survey(Box<SurveyRow>),
     Event(Box<Event>),
 }
@@ -425,9 +425,9 @@ impl From<Event> for Item {
 #[derive(Debug, Default)]
 struct Reader {
     needs: Needs,
-    targets: Targets,
+    targets: EarlierRows,
     /// The targets of merged snapshots.
-    merged: Targets,
+    merged: EarlierRows,
     described: Described,
     identities: Identities,
     stacks: Stacks,

@@ -1,6 +1,6 @@
 //! What a recording holds, as plain data.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use isotherm_core::scheme::{Action, Report};
@@ -190,42 +190,25 @@ pub struct SnapshotRecord {
 impl SnapshotRecord {
     /// What a target is. If that is not known, the command is empty and the start is 0.
     pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
-        info_of(&self.infos, id)
+        Arc::clone(info_of(&self.infos, id))
     }
 
     /// What the target at this index of the snapshot is.
-    pub(crate) fn nth_info(&self, nth: usize) -> Arc<TargetInfo> {
+    pub(crate) fn nth_info(&self, nth: usize) -> &Arc<TargetInfo> {
         nth_info_of(&self.infos, nth, self.snapshot.targets[nth].id)
     }
 
-    /// The snapshot, target by target. The cost is with the first.
-    pub fn rows(&self) -> impl Iterator<Item = Row> {
+    /// The snapshot, target by target.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let Snapshot { time, aggregation, samples, ref targets, .. } = self.snapshot;
         targets.iter().enumerate().map(move |(nth, target)| Row {
             time,
             aggregation,
             samples,
-            target: target.clone(),
+            target,
             info: self.nth_info(nth),
             nr_regions: self.nr_regions.get(nth).copied().unwrap_or(target.regions.len()),
             cost: self.cost.filter(|_| nth == 0),
-        })
-    }
-
-    /// The snapshot, target by target, as [`rows`](Self::rows) without copies.
-    pub fn into_rows(mut self) -> impl Iterator<Item = Row> {
-        let infos: Vec<_> = (0..self.snapshot.targets.len()).map(|nth| self.nth_info(nth)).collect();
-        let Snapshot { time, aggregation, samples, .. } = self.snapshot;
-        let targets = std::mem::take(&mut self.snapshot.targets);
-        let (mut cost, mut counts) = (self.cost, self.nr_regions.into_iter());
-        targets.into_iter().zip(infos).map(move |(target, info)| Row {
-            time,
-            aggregation,
-            samples,
-            nr_regions: counts.next().unwrap_or(target.regions.len()),
-            target,
-            info,
-            cost: cost.take(),
         })
     }
 }
@@ -259,38 +242,39 @@ pub enum SurveyDetail {
 impl SurveyRecord {
     /// What a target is. If that is not known, the command is empty and the start is 0.
     pub fn info(&self, id: TargetId) -> Arc<TargetInfo> {
-        info_of(&self.infos, id)
+        Arc::clone(info_of(&self.infos, id))
     }
 
     /// What the target at this index of the survey is.
-    pub(crate) fn nth_info(&self, nth: usize) -> Arc<TargetInfo> {
+    pub(crate) fn nth_info(&self, nth: usize) -> &Arc<TargetInfo> {
         nth_info_of(&self.infos, nth, self.survey.targets[nth].id)
     }
 
     /// The targets, each with what it is.
-    pub fn described(&self) -> impl Iterator<Item = (&TargetSurvey, Arc<TargetInfo>)> {
+    pub fn described(&self) -> impl Iterator<Item = (&TargetSurvey, &Arc<TargetInfo>)> {
         self.survey.targets.iter().enumerate().map(|(nth, found)| (found, self.nth_info(nth)))
     }
 }
 
-fn info_of(infos: &[(TargetId, Arc<TargetInfo>)], id: TargetId) -> Arc<TargetInfo> {
+fn info_of(infos: &[(TargetId, Arc<TargetInfo>)], id: TargetId) -> &Arc<TargetInfo> {
+    static NOT_KNOWN: LazyLock<Arc<TargetInfo>> = LazyLock::new(Arc::default);
     // Readers list the targets in their order.
     let sorted = infos.binary_search_by_key(&id, |(known, _)| *known).ok().map(|index| &infos[index]);
     let found = sorted.or_else(|| infos.iter().find(|(known, _)| *known == id));
-    found.map_or_else(Default::default, |(_, info)| Arc::clone(info))
+    found.map_or(&NOT_KNOWN, |(_, info)| info)
 }
 
 /// What the target `id` is, which is probably at this index.
-fn nth_info_of(infos: &[(TargetId, Arc<TargetInfo>)], nth: usize, id: TargetId) -> Arc<TargetInfo> {
+fn nth_info_of(infos: &[(TargetId, Arc<TargetInfo>)], nth: usize, id: TargetId) -> &Arc<TargetInfo> {
     match infos.get(nth) {
-        Some((known, info)) if *known == id => Arc::clone(info),
+        Some((known, info)) if *known == id => info,
         _ => info_of(infos, id),
     }
 }
 
 /// One target in one snapshot.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row<'a> {
     /// Since the start of the run.
     pub time: Duration,
     /// The aggregation interval in force.
@@ -298,11 +282,11 @@ pub struct Row {
     /// The number of sampling rounds in an aggregation: the highest possible `nr_accesses`.
     pub samples: u32,
     /// The target's regions and its mappings as they were read last.
-    pub target: TargetSnapshot,
+    pub target: &'a TargetSnapshot,
     /// The number of its regions, also if they were counted and not read.
     pub nr_regions: usize,
     /// What the target is.
-    pub info: Arc<TargetInfo>,
+    pub info: &'a Arc<TargetInfo>,
     /// The cost of the whole snapshot. Only the first row of a snapshot has it, so that its sums are right.
     pub cost: Option<Cost>,
 }

@@ -198,7 +198,7 @@ fn merged_rows(merged: &[(SnapshotRecord, Surveyed)], since: Duration, number: u
                 samples: Some(record.snapshot.samples),
                 snapshot: Some(number),
                 id: Some(StoredId::new(target.id, from_boot).column()),
-                target: (!same_info).then(|| columns::Target::from(&*info)),
+                target: (!same_info).then(|| columns::Target::from(&**info)),
                 mappings: (!same_mappings).then(|| mapping_columns(target.id, &target.mappings)),
                 merged: Some(columns::Merged {
                     time_ns: nanoseconds(record.snapshot.time),
@@ -214,7 +214,10 @@ fn merged_rows(merged: &[(SnapshotRecord, Surveyed)], since: Duration, number: u
 }
 
 /// What a snapshot has of a target.
-fn of_target<'a>(record: &'a SnapshotRecord, target: &TargetSnapshot) -> Option<(&'a TargetSnapshot, Arc<TargetInfo>)> {
+fn of_target<'a>(
+    record: &'a SnapshotRecord,
+    target: &TargetSnapshot,
+) -> Option<(&'a TargetSnapshot, &'a Arc<TargetInfo>)> {
     let nth = record.snapshot.targets.iter().position(|other| other.id == target.id)?;
     Some((&record.snapshot.targets[nth], record.nth_info(nth)))
 }

@@ -8,14 +8,27 @@ use isotherm_core::{AddrRange, Mapping, RegionSnapshot, Snapshot, TargetId, Targ
 
 use crate::id::StoredId;
 use crate::target::RawRow;
-use crate::{Row, SnapshotRecord, TargetInfo, TargetInfos};
+use crate::{Cost, SnapshotRecord, TargetInfo, TargetInfos};
 
 /// The name of mappings that are not known, because the recording is damaged.
 const UNKNOWN: &str = "[unknown]";
 
+/// A row of a target, with what earlier ones have said.
+#[derive(Debug)]
+pub(crate) struct TargetRow {
+    time: Duration,
+    aggregation: Duration,
+    samples: u32,
+    pub(crate) target: TargetSnapshot,
+    nr_regions: usize,
+    pub(crate) info: Arc<TargetInfo>,
+    /// The cost of the whole snapshot, which only its first row has.
+    cost: Option<Cost>,
+}
+
 /// What earlier rows have said.
 #[derive(Debug, Default)]
-pub(crate) struct Targets {
+pub(crate) struct EarlierRows {
     known: HashMap<StoredId, LastRow>,
     /// The time of the last row, in nanoseconds.
     time_ns: u64,
@@ -31,10 +44,10 @@ struct LastRow {
     seen: u64,
 }
 
-impl Targets {
+impl EarlierRows {
     /// Fills in what earlier rows of the target have said. If those rows may be missing, what is not known is left
     /// open: the target has no command, and its regions lie in mappings without a file.
-    pub(crate) fn complete(&mut self, mut raw: RawRow, after_gap: bool) -> Result<Row, &'static str> {
+    pub(crate) fn complete(&mut self, mut raw: RawRow, after_gap: bool) -> Result<TargetRow, &'static str> {
         if raw.time_ns < self.time_ns {
             return Err("time goes backwards");
         }
@@ -59,7 +72,7 @@ impl Targets {
         };
         let known = LastRow { info: Arc::clone(&info), mappings: Arc::clone(&mappings), seen: raw.time_ns };
         self.known.insert(raw.id, known);
-        Ok(Row {
+        Ok(TargetRow {
             time: Duration::from_nanos(raw.time_ns),
             aggregation: Duration::from_nanos(raw.aggregation_ns),
             samples: raw.samples,
@@ -71,7 +84,7 @@ impl Targets {
     }
 }
 
-impl Targets {
+impl EarlierRows {
     /// What the targets are, shared with the last snapshot if nothing has changed.
     fn share(&mut self, infos: Vec<(TargetId, Arc<TargetInfo>)>) -> TargetInfos {
         let same =
@@ -111,7 +124,7 @@ pub(crate) struct GatheredSnapshot {
 }
 
 impl GatheredSnapshot {
-    pub(crate) fn new(first: Row) -> Self {
+    pub(crate) fn new(first: TargetRow) -> Self {
         let cost = first.cost.unwrap_or_default();
         let snapshot = Snapshot {
             time: first.time,
@@ -133,7 +146,7 @@ impl GatheredSnapshot {
     }
 
     /// Whether `row` is of the same snapshot.
-    pub(crate) fn takes(&self, row: &Row) -> bool {
+    pub(crate) fn takes(&self, row: &TargetRow) -> bool {
         let Snapshot { time, aggregation, samples, .. } = self.record.snapshot;
         // Only the first row of a snapshot has a cost. In a recording that was merged, recorders have snapshots at one
         // time.
@@ -142,7 +155,7 @@ impl GatheredSnapshot {
             && !self.targets.contains(&row.target.id)
     }
 
-    pub(crate) fn add(&mut self, row: Row) {
+    pub(crate) fn add(&mut self, row: TargetRow) {
         self.bytes += size_of_val::<[RegionSnapshot]>(&row.target.regions);
         self.bytes += size_of_val::<[Mapping]>(&row.target.mappings);
         self.targets.insert(row.target.id);
@@ -152,7 +165,7 @@ impl GatheredSnapshot {
     }
 
     /// The snapshot, when it has all of its rows.
-    pub(crate) fn finish(mut self, targets: &mut Targets) -> SnapshotRecord {
+    pub(crate) fn finish(mut self, targets: &mut EarlierRows) -> SnapshotRecord {
         let SnapshotRecord { snapshot, nr_regions, .. } = &mut self.record;
         if snapshot.targets.iter().zip(&*nr_regions).all(|(target, count)| target.regions.len() == *count) {
             nr_regions.clear();

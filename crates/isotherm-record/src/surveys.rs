@@ -9,8 +9,9 @@ use isotherm_core::{Figures, Mapping, TargetId};
 
 use crate::described::{Described, Part};
 use crate::events::Said;
+use crate::snapshots::TargetRow;
 use crate::survey::{self, Cost};
-use crate::{Row, SurveyDetail, SurveyRecord, TargetInfo, blocks, check, columns};
+use crate::{SurveyDetail, SurveyRecord, TargetInfo, blocks, check, columns};
 
 /// One target in one survey.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl SurveyRow {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(crate) fn merged(found: &columns::MergedSurveys, row: &Row) -> Result<Self, &'static str> {
+    pub(crate) fn merged(found: &columns::MergedSurveys, row: &TargetRow) -> Result<Self, &'static str> {
         let time = Duration::from_nanos(found.time_ns);
         let mappings = &row.target.mappings;
         let sums = PageSums::of(Figures::unknown());

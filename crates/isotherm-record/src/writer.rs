@@ -351,12 +351,12 @@ impl Recorder {
         &mut self,
         target: &TargetSurvey,
         column: columns::Survey,
-        info: Arc<TargetInfo>,
+        info: &Arc<TargetInfo>,
     ) -> Result<(), RecordError> {
         let id = StoredId::new(target.id, self.from_boot);
         let part = Part::Survey(column.time_ns);
         let known = self.described.get(part, id);
-        let info = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, &info) && *known != info).then_some(info);
+        let info = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, info) && known != info).then(|| Arc::clone(info));
         let same = |known: &Arc<[Mapping]>| Arc::ptr_eq(known, &target.mappings) || *known == target.mappings;
         let mappings = known.is_none_or(|(_, known)| !same(known)).then(|| Arc::clone(&target.mappings));
         self.segment.add_survey(target, &column);
@@ -512,10 +512,10 @@ impl Recorder {
         snapshot: &Snapshot,
         target: &TargetSnapshot,
         cost: Option<&Cost>,
-        info: Arc<TargetInfo>,
+        info: &Arc<TargetInfo>,
     ) {
         let known = self.known(target.id);
-        let same_info = known.is_some_and(|known| Arc::ptr_eq(&known.info, &info) || known.info == info);
+        let same_info = known.is_some_and(|known| Arc::ptr_eq(&known.info, info) || known.info == *info);
         let same_mappings = known
             .is_some_and(|known| Arc::ptr_eq(&known.mappings, &target.mappings) || known.mappings == target.mappings);
 
@@ -525,18 +525,18 @@ impl Recorder {
             samples: Some(snapshot.samples),
             snapshot: Some(self.snapshots),
             id: Some(id.column()),
-            target: (!same_info).then(|| columns::Target::from(&*info)),
+            target: (!same_info).then(|| columns::Target::from(&**info)),
             mappings: (!same_mappings).then(|| mapping_columns(target.id, &target.mappings)),
             regions: Some(region_columns(&target.regions, self.snapshots)),
             cost: cost.copied(),
             ..columns::Row::new(columns::TARGET, nanoseconds(snapshot.time))
         });
         self.last = snapshot.time;
-        let said_info = (!same_info).then(|| Arc::clone(&info));
+        let said_info = (!same_info).then(|| Arc::clone(info));
         let said_mappings = (!same_mappings).then(|| Arc::clone(&target.mappings));
         // It cannot fail: what this row leaves out, the row of the snapshot before has said.
         drop(self.described.add(Part::Snapshot(nanoseconds(snapshot.time)), id, said_info, said_mappings));
-        let now = LastWritten { info, mappings: Arc::clone(&target.mappings), seen: snapshot.time };
+        let now = LastWritten { info: Arc::clone(info), mappings: Arc::clone(&target.mappings), seen: snapshot.time };
         self.known.insert(id, now);
     }
 

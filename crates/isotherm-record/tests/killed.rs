@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_record::{Ending, RecordError, Recorder, Recording, Row};
+use isotherm_record::{Ending, RecordError, Recorder, Recording};
 use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
@@ -49,7 +49,7 @@ fn records_for_ever() {
 
 /// Records to `path`, and kills the recorder once the file has that many bytes. Returns the rows that were readable
 /// just before.
-fn record_and_kill(path: &Path, bytes: u64) -> Vec<Row> {
+fn record_and_kill(path: &Path, bytes: u64) -> Vec<common::Row> {
     let mut child = this_program(&[], "records_for_ever", path).spawn().unwrap();
     let begun = Instant::now();
     while std::fs::metadata(path).map_or(0, |file| file.len()) < bytes {

@@ -30,7 +30,7 @@ impl Brief {
             let present = Some(selected(found, selection.address).0.figures.present).filter(|bytes| *bytes > 0);
             let (info, course) = self.targets.entry(found.id).or_default();
             if info.command.is_empty() {
-                *info = described;
+                *info = Arc::clone(described);
             }
             course.add(survey.time, survey.interval, present);
             if let Some(nth) = grouping.of_target(found.id) {

@@ -161,7 +161,7 @@ impl Accumulator for SurveyedExtent {
             let (start, end) = extent.time.unwrap_or((since, survey.time));
             extent.time = Some((start.min(since), end.max(survey.time)));
             extent.snapshots += u64::from(extent.last.replace(survey.time) != Some(survey.time));
-            let target = extent.target(found.id, || Arc::clone(&info), since);
+            let target = extent.target(found.id, || Arc::clone(info), since);
             target.life.1 = survey.time;
             let union = extent.unions.entry(found.id).or_default();
             let mut present = 0.0;
@@ -169,7 +169,7 @@ impl Accumulator for SurveyedExtent {
                 present += shares.present * range.size() as f64;
                 (range, mapping)
             }));
-            extent.target(found.id, || Arc::clone(&info), since).grow(present as u64, true);
+            extent.target(found.id, || Arc::clone(info), since).grow(present as u64, true);
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Accumulator for Extent {
         if !visit.chosen {
             return Ok(());
         }
-        let row = visit.row;
+        let row = &visit.row;
         let (start, end) = self.time.unwrap_or((visit.since, row.time));
         self.time = Some((start.min(visit.since), end.max(row.time)));
         self.snapshots += u64::from(self.last.replace(row.time) != Some(row.time));
@@ -225,7 +225,7 @@ impl Accumulator for Extent {
         target.rows += 1;
         target.regions += row.nr_regions as u64;
         // Some recorders did not know what a process was once it had ended.
-        if !Arc::ptr_eq(&target.info, &row.info) && !row.info.command.is_empty() {
+        if !Arc::ptr_eq(&target.info, row.info) && !row.info.command.is_empty() {
             target.info = row.info.clone();
         }
         let union = self.unions.entry(row.target.id).or_default();

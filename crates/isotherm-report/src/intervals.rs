@@ -21,7 +21,7 @@ impl IntervalRange {
     }
 
     /// Adds the sampling interval of a row, if it has samples.
-    pub(crate) fn add_row(&mut self, row: &Row) {
+    pub(crate) fn add_row(&mut self, row: &Row<'_>) {
         if row.target.regions.iter().any(|region| region.nr_samples > 0) {
             self.add(sampling_interval(row.aggregation, row.samples));
         }

@@ -68,7 +68,7 @@ impl Swapped<'_> {
 impl Outside {
     /// What no region of a row covers, by the last survey before it. `None` for physical memory.
     pub(crate) fn of(visit: &Visit<'_>, survey: &TargetSurvey) -> Option<Self> {
-        let row = visit.row;
+        let row = &visit.row;
         if row.target.id == TargetId::PhysicalMemory {
             return None;
         }

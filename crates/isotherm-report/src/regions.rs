@@ -169,7 +169,7 @@ impl TargetRegions {
     /// The regions of one row that the options select, and what of its target they do not cover, by the last survey
     /// before it.
     pub fn of(visit: &Visit<'_>, options: &RegionOptions, survey: Option<&TargetSurvey>) -> Self {
-        let row = visit.row;
+        let row = &visit.row;
         let mut regions: Vec<Region> = vec![];
         let mut named = 0;
         // The pieces of a region are consecutive. A region without mapped bytes has none, and is left out.

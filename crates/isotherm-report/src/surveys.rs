@@ -56,7 +56,7 @@ impl LastSurveys {
 
     /// What the last survey before a row found in its target. A survey at the time of the row came after it. `None` if
     /// there is no survey before.
-    pub(crate) fn before(&self, row: &Row) -> Option<&TargetSurvey> {
+    pub(crate) fn before(&self, row: &Row<'_>) -> Option<&TargetSurvey> {
         self.0.get(&row.target.id)
     }
 }

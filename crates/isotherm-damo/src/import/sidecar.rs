@@ -30,13 +30,13 @@ pub(super) struct Kdamond {
 pub(super) struct Context {
     /// `vaddr`, `fvaddr` or `paddr`.
     ops: Option<String>,
-    targets: Vec<Target>,
+    targets: Vec<SidecarTarget>,
     pub(super) nr_regions: Option<Bounds>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Target {
+struct SidecarTarget {
     pid: Option<Count>,
 }
 

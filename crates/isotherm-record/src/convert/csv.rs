@@ -44,7 +44,7 @@ impl FormatWriter for Csv {
         Ok(Self { writer, from_boot: recording.header().host.counts_from_boot() })
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+    fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
         for line in flat::lines(row, self.from_boot) {
             self.writer.serialize(line)?;
         }

@@ -38,7 +38,7 @@ pub(crate) struct Line {
 }
 
 /// The lines of a target of a snapshot. `from_boot`: starts of processes are counted from the boot.
-pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
+pub(crate) fn lines(row: &Row<'_>, from_boot: bool) -> impl Iterator<Item = Line> {
     let aggregation_ns = nanoseconds(row.aggregation);
     let columns::Id { kind, start_ns, cgroup, .. } = StoredId::new(row.target.id, from_boot).column();
     row.target.regions_with_mappings().map(move |(region, mappings)| Line {
@@ -69,7 +69,7 @@ pub(crate) fn lines(row: &Row, from_boot: bool) -> impl Iterator<Item = Line> {
 
 /// The bytes of a region that are mapped, and neither in memory nor known to be in swap. `None` without a survey, and
 /// for physical memory, whose free frames are not absent. `mappings` are those that have a part of the region.
-pub(super) fn absent_bytes(row: &Row, region: &RegionSnapshot, mappings: &[Mapping]) -> Option<u64> {
+pub(super) fn absent_bytes(row: &Row<'_>, region: &RegionSnapshot, mappings: &[Mapping]) -> Option<u64> {
     if row.target.id == TargetId::PhysicalMemory {
         return None;
     }

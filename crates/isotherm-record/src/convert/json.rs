@@ -55,11 +55,11 @@ struct Snapshot {
     aggregation_ns: u64,
     samples: u32,
     cost: Option<Cost>,
-    targets: Vec<Target>,
+    targets: Vec<TargetOut>,
 }
 
 #[derive(Serialize)]
-struct Target {
+struct TargetOut {
     /// Which target it is; `id` says so to readers.
     #[serde(skip)]
     which: TargetId,
@@ -129,7 +129,7 @@ impl FormatWriter for Json {
         })
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+    fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
         let time_ns = nanoseconds(row.time);
         if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.time_ns != time_ns) {
             self.write_snapshot()?;
@@ -161,7 +161,7 @@ impl FormatWriter for Json {
             let same_mappings = known.is_some_and(|(known, _)| known.mappings == found.mappings);
             self.write_entry(&Surveyed {
                 id: StoredId::new(found.id, self.from_boot).column(),
-                target: (!same_info).then(|| columns::Target::from(&*info)),
+                target: (!same_info).then(|| columns::Target::from(&**info)),
                 mappings: (!same_mappings).then(|| mapping_columns(found.id, &found.mappings)),
                 survey: survey::to_column(&record.survey, found, cost.take()),
             })?;
@@ -236,12 +236,12 @@ impl Json {
         Ok(serde_json::to_writer(&mut self.output, entry)?)
     }
 
-    fn target(&mut self, row: &Row) -> Target {
+    fn target(&mut self, row: &Row<'_>) -> TargetOut {
         let id = row.target.id;
-        let now = (Arc::clone(&row.info), Arc::clone(&row.target.mappings));
+        let now = (Arc::clone(row.info), Arc::clone(&row.target.mappings));
         let before = self.known.insert(id, now);
         let (same_info, same_mappings) = before.map_or((false, false), |(info, mappings)| {
-            (Arc::ptr_eq(&info, &row.info), Arc::ptr_eq(&mappings, &row.target.mappings))
+            (Arc::ptr_eq(&info, row.info), Arc::ptr_eq(&mappings, &row.target.mappings))
         });
         let aggregation_ns = nanoseconds(row.aggregation);
         let regions = row.target.regions_with_mappings().map(|(region, mappings)| RegionOut {
@@ -258,11 +258,11 @@ impl Json {
                 absent_bytes: flat::absent_bytes(row, region, mappings),
             }),
         });
-        Target {
+        TargetOut {
             which: id,
             pid: pid_column(id),
             id: StoredId::new(id, self.from_boot).column(),
-            target: (!same_info).then(|| TargetInfo::clone(&row.info)),
+            target: (!same_info).then(|| TargetInfo::clone(row.info)),
             mappings: (!same_mappings).then(|| mapping_columns(id, &row.target.mappings)),
             regions: regions.collect(),
         }

@@ -77,7 +77,7 @@ trait FormatWriter: Sized {
     fn begin(recording: &Recording, output: BufWriter<File>) -> io::Result<Self>;
 
     /// Adds a target of a snapshot.
-    fn row(&mut self, row: &Row) -> io::Result<()>;
+    fn row(&mut self, row: &Row<'_>) -> io::Result<()>;
 
     /// Adds an activity. All activities come after the last snapshot.
     fn activity(&mut self, _activity: &Activity) -> io::Result<()> {
@@ -184,7 +184,7 @@ fn open(recording: &Recording, output: Output) -> Result<OutputFile, ConvertErro
 fn transfer<W: FormatWriter>(recording: &Recording, output: BufWriter<File>) -> Result<BufWriter<File>, TransferError> {
     let mut writer = W::begin(recording, output)?;
     for record in recording.snapshots() {
-        record?.into_rows().try_for_each(|row| writer.row(&row))?;
+        record?.rows().try_for_each(|row| writer.row(&row))?;
     }
     if W::ALL {
         for activity in recording.activities() {

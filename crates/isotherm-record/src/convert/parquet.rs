@@ -74,7 +74,7 @@ impl FormatWriter for Parquet {
         Ok(Self { writer, schema, rows: Columns::default(), from_boot })
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+    fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
         for line in flat::lines(row, self.from_boot) {
             self.rows.push(line);
             if self.rows.time_ns.len() >= BATCH_ROWS {

@@ -172,7 +172,7 @@ impl<'a> Pass<'a> {
         for Share { of, item, is_new, .. } in moment.shares {
             for mut record in item {
                 for (nth, target) in record.snapshot.targets.iter().enumerate() {
-                    self.admit(of, target.id, || record.nth_info(nth), &mut seen)?;
+                    self.admit(of, target.id, record.nth_info(nth), &mut seen)?;
                 }
                 record.snapshot.time = moment.time;
                 // What it cost counts once.
@@ -241,8 +241,8 @@ impl<'a> Pass<'a> {
         let (mut infos, mut seen) = (Vec::new(), Seen::default());
         for Share { of, item: record, is_new, end, .. } in shares {
             for (target, info) in record.described() {
-                self.admit(of, target.id, || info.clone(), &mut seen)?;
-                infos.push((target.id, info));
+                self.admit(of, target.id, info, &mut seen)?;
+                infos.push((target.id, Arc::clone(info)));
             }
             if is_new {
                 whole.survey.cost.reads = whole.survey.cost.reads.saturating_add(record.survey.cost.reads);
@@ -389,13 +389,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Takes in that the recording `of` has a target in a moment, of which `seen` has the others.
-    fn admit(
-        &self,
-        of: usize,
-        id: TargetId,
-        info: impl FnOnce() -> Arc<TargetInfo>,
-        seen: &mut Seen,
-    ) -> Result<(), JoinError> {
+    fn admit(&self, of: usize, id: TargetId, info: &TargetInfo, seen: &mut Seen) -> Result<(), JoinError> {
         let differ = |first: usize, what: String| {
             Err(JoinError::Differ { first: self.path(first), second: self.path(of), what })
         };
@@ -415,7 +409,7 @@ impl<'a> Pass<'a> {
         if let Some(other) = seen.0.insert(StoredId::new(id, self.from_boot), of).filter(|&other| other != of) {
             let target = match id {
                 TargetId::PhysicalMemory | TargetId::PageCache => id.to_string(),
-                id => format!("process {} ({})", pid_column(id), sanitise(&info().command)),
+                id => format!("process {} ({})", pid_column(id), sanitise(&info.command)),
             };
             return Err(JoinError::SameTarget { first: self.path(other), second: self.path(of), target });
         }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use isotherm_record::{Contents, ConvertError, Cut, Ending, Part, Recorder, Recording, Row, cut, examine, pid_column};
+use isotherm_record::{Contents, ConvertError, Cut, Ending, Part, Recorder, Recording, cut, examine, pid_column};
 
-use crate::common;
+use crate::common::{self, Row};
 
 /// The part of the recording at `path` between these times, in milliseconds.
 fn part(path: &Path, time: Range<u64>, targets: &[u32]) -> Result<(PathBuf, u64), ConvertError> {

@@ -62,7 +62,7 @@ fn a_reader_gets_what_it_needs_and_nothing_else() {
         assert_eq!(bare.snapshot.targets, whole.snapshot.targets);
     }
     let counts = |needs| -> Vec<usize> {
-        snapshots(needs).into_iter().flat_map(|record| record.into_rows().map(|row| row.nr_regions)).collect()
+        snapshots(needs).iter().flat_map(|record| record.rows().map(|row| row.nr_regions)).collect()
     };
     let counted = counts(Needs { snapshots: true, region_counts: true, ..Needs::NOTHING });
     assert!(counted.iter().all(|count| *count > 0));

@@ -3,12 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_record::{
-    Contents, Cut, Format, Mark, MarkText, RecordError, Recorder, Recording, Row, convert, cut, examine,
-};
+use isotherm_record::{Contents, Cut, Format, Mark, MarkText, RecordError, Recorder, Recording, convert, cut, examine};
 use serde_json::{Value, json};
 
-use crate::common;
+use crate::common::{self, Row};
 
 const MARKS: Contents = Contents { activities: false, surveys: false, marks: true, allocations: false, live: false };
 

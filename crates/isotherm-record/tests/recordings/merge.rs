@@ -10,7 +10,7 @@ use isotherm_core::survey::TotalSums;
 use isotherm_core::{AddrRange, Allocation, Allocations, MappingCall, MemoryUse, StackFrame, TargetId};
 use isotherm_record::{
     Activity, Contents, Cut, Ending, Header, JoinError, Joined, Mark, MarkText, MergeError, Merged, Recorder,
-    Recording, Row, Run, SnapshotRecord, cut, examine, merge,
+    Recording, Run, SnapshotRecord, cut, examine, merge,
 };
 
 use crate::common::*;

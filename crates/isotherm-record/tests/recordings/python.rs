@@ -1,10 +1,9 @@
 //! pyarrow, polars and DuckDB read a recording as it is.
 
-use isotherm_record::Row;
 use isotherm_testing::installed_or_skip;
 use serde_json::{Value, json};
 
-use crate::common;
+use crate::common::{self, Row};
 
 fn expected(rows: &[Row], activities: usize) -> Vec<(&'static str, u64)> {
     let regions = || rows.iter().flat_map(|row| &row.target.regions);

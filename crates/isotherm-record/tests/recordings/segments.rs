@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use isotherm_record::{Ending, Recorder, Recording, Row};
+use isotherm_record::{Ending, Recorder, Recording};
 
-use crate::common;
+use crate::common::{self, Row};
 
 /// A recording until its first segment is complete: its bytes at its creation, before the last batch, and after it, and
 /// how many snapshots it has then.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use isotherm_core::TargetSnapshot;
 use isotherm_record::{
-    Activity, Condition, Ending, Format, RecordError, Recorder, Recording, Row, SnapshotRecord, TargetInfo, convert,
-    examine, recover,
+    Activity, Condition, Ending, Format, RecordError, Recorder, Recording, TargetInfo, convert, examine, recover,
 };
 use proptest::prelude::*;
 
-use crate::common;
+use crate::common::{self, Row};
 
 /// A recording, its bytes, and after how many bytes how many of its rows are whole.
 struct Small {
@@ -57,7 +56,7 @@ fn read(directory: &Path, bytes: &[u8]) -> Result<(Ending, Rows), RecordError> {
     std::fs::write(&path, bytes).unwrap();
     let recording = Recording::open(&path)?;
     let records = recording.snapshots().collect::<Result<Vec<_>, _>>()?;
-    let rows = records.into_iter().flat_map(SnapshotRecord::into_rows).collect();
+    let rows = records.iter().flat_map(common::rows).collect();
     let activities = recording.activities().collect::<Result<_, _>>()?;
     Ok((recording.ending(), (rows, activities)))
 }

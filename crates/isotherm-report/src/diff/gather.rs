@@ -240,7 +240,7 @@ impl Accumulator for Gathered {
         if !visit.chosen {
             return Ok(());
         }
-        let (row, span) = (visit.row, visit.span().as_secs_f64());
+        let (row, span) = (&visit.row, visit.span().as_secs_f64());
         let (start, end) = self.span.unwrap_or((visit.since, row.time));
         self.span = Some((start.min(visit.since), end.max(row.time)));
         if self.last.replace(row.time) != Some(row.time) {

@@ -61,7 +61,7 @@ impl Accumulator for Reader {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         if let Seen::Row(Visit { row, chosen: true, .. }) = event {
-            self.add(row.target.id, &row.info);
+            self.add(row.target.id, row.info);
             self.roster.sampled.insert(row.target.id);
             if self.mappings {
                 self.add_mappings(row.target.id, &row.target.mappings);
@@ -74,11 +74,11 @@ impl Accumulator for Reader {
                 let mappings = self.mappings.then(|| Arc::clone(&found.mappings));
                 // What is the same as in the last survey says nothing new.
                 let same = |(known, told): &Surveyed| {
-                    Arc::ptr_eq(known, &info)
+                    Arc::ptr_eq(known, info)
                         && told.as_ref().zip(mappings.as_ref()).is_none_or(|(a, b)| Arc::ptr_eq(a, b))
                 };
                 if !self.last.get(&found.id).is_some_and(same) {
-                    let surveyed = (info, mappings);
+                    let surveyed = (Arc::clone(info), mappings);
                     self.last.insert(found.id, surveyed.clone());
                     self.surveyed.push((found.id, surveyed));
                 }

@@ -435,7 +435,7 @@ impl Accumulator for Heatmap {
             return Ok(());
         }
         let aggregation = visit.row.aggregation.as_secs_f64();
-        self.intervals.add_row(visit.row);
+        self.intervals.add_row(&visit.row);
         let place = self.places.get(&visit.row.target.id);
         let Some(map) = place.and_then(|&nth| self.targets.get_mut(nth)) else { return Ok(()) };
         let columns = map.columns.overlaps(visit.since, visit.row.time);

@@ -121,7 +121,7 @@ impl LiveHeatmap {
         let Self { heatmap, moments, touched, .. } = self;
         let touched = touched.as_mut().map(|touched| touched as &mut dyn Accumulator);
         let all = [heatmap as &mut dyn Accumulator, moments].into_iter().chain(touched);
-        self.feed.hand(event, &mut all.collect::<Vec<_>>())
+        self.feed.hand(&event, &mut all.collect::<Vec<_>>())
     }
 
     /// Notes that events are missing.

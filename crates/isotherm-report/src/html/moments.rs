@@ -99,7 +99,7 @@ impl Accumulator for SampledSnapshots<'_> {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
-        let row = visit.row;
+        let row = &visit.row;
         let Some(held) = self.targets.get_mut(&row.target.id) else { return Ok(()) };
         let nth = |i: u64| i * held.wanted / held.target.rows.max(1);
         let take = nth(held.visited + 1) > nth(held.visited);
@@ -139,7 +139,7 @@ impl Accumulator for LastMoments {
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Some(visit) = self.surveys.chosen(event).filter(|_| self.wanted) else { return Ok(()) };
         let mut bytes = Vec::new();
-        let moment = write_moment(visit, self.surveys.before(visit.row), self.sampled, &mut bytes);
+        let moment = write_moment(visit, self.surveys.before(&visit.row), self.sampled, &mut bytes);
         self.found.insert(visit.row.target.id, (moment, bytes));
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Accumulator for LastMoments {
 
 /// Writes the regions of a row after other bytes. `last` is the survey before it.
 fn write_moment(visit: &Visit<'_>, last: Option<&TargetSurvey>, sampled: bool, bytes: &mut Vec<u8>) -> Moment {
-    let row = visit.row;
+    let row = &visit.row;
     let known = TargetRegions::of(visit, &RegionOptions::default(), last);
     let samples = if sampled { row.samples } else { PARTS };
     let ms = |time: Duration| time.as_nanos() as f64 / 1e6;

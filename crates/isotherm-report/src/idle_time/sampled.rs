@@ -94,7 +94,7 @@ impl Accumulator for Sampled<'_> {
         if !visit.chosen {
             return Ok(());
         }
-        let row = visit.row;
+        let row = &visit.row;
         if row.time != self.time {
             self.finish_snapshot();
             (self.time, self.names, self.targets) = (row.time, ByName::default(), 0);

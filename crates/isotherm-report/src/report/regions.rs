@@ -102,7 +102,7 @@ impl Accumulator for JsonLines<'_> {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
-        let regions = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row));
+        let regions = TargetRegions::of(visit, &self.options, self.surveys.before(&visit.row));
         line(self.out, &RegionsLine::Target(regions))
     }
 }

@@ -14,7 +14,7 @@ use crate::parts::Parts;
 /// A row on a walk.
 pub struct Visit<'a> {
     /// The row.
-    pub row: &'a Row,
+    pub row: Row<'a>,
     /// What it has.
     pub detail: Detail,
     /// The start of the time that the row covers. The end is the time of the row.
@@ -38,7 +38,7 @@ impl<'a> Visit<'a> {
     /// for all accumulators.
     pub(crate) fn known(&self) -> &[KnownPiece<'a>] {
         self.known.get_or_init(|| {
-            let Row { samples, aggregation, ref target, .. } = *self.row;
+            let Row { samples, aggregation, target, .. } = self.row;
             let mut all = Vec::with_capacity(target.regions.len() + 16);
             for (region, places) in target.mapped_regions() {
                 let share = Share::of(region, samples, aggregation);
@@ -68,7 +68,7 @@ impl<'a> Visit<'a> {
 
     /// The mapped and selected pieces of the regions, in the order of addresses.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
-        pieces(self.row, self.address)
+        pieces(&self.row, self.address)
     }
 
     /// The pieces with their bytes in memory.
@@ -132,9 +132,10 @@ pub(crate) struct KnownPiece<'a> {
 
 /// The mapped pieces of the regions of a row inside `address`, in the order of addresses. Address space without access
 /// permission has none, unless a region has more in memory or in swap than fits into its other parts.
-pub fn pieces(row: &Row, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'_>> {
-    let regions = row.target.mapped_regions();
-    regions.flat_map(move |(region, places)| pieces_of(&row.target, region, places, address))
+pub fn pieces<'a>(row: &Row<'a>, address: Option<AddrRange>) -> impl Iterator<Item = Piece<'a>> + use<'a> {
+    let target = row.target;
+    let regions = target.mapped_regions();
+    regions.flat_map(move |(region, places)| pieces_of(target, region, places, address))
 }
 
 /// The pieces of a region in the mappings at these places.

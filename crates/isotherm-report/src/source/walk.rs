@@ -88,6 +88,12 @@ impl Detail {
 }
 
 impl Seen<'_> {
+    /// Hands it to those accumulators that get it.
+    fn hand_to(&self, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
+        let mut takers = accumulators.iter_mut().filter(|accumulator| self.is_for(&***accumulator));
+        takers.try_for_each(|accumulator| accumulator.event(self))
+    }
+
     /// Whether an accumulator gets it.
     fn is_for(&self, accumulator: &dyn Accumulator) -> bool {
         match self {
@@ -117,7 +123,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &Row<'_>) {
         if self.rows == 0 {
             self.first = row.time;
             self.low = u64::MAX;
@@ -161,28 +167,20 @@ pub fn walk(
     Walks { source, selection, later: None, kept: None }.walk(accumulators)
 }
 
-/// An event of a walk: of a snapshot, one of its rows.
-enum Item {
-    Row(Row),
-    /// Another event.
-    Event(Event),
-}
-
-impl Item {
-    /// About how much memory it takes.
-    fn bytes(&self) -> usize {
-        let more = match self {
-            Self::Row(row) => size_of_val::<[RegionSnapshot]>(&row.target.regions),
-            Self::Event(Event::Survey(record)) => {
-                let of = |target: &TargetSurvey| {
-                    size_of_val::<[MappingSums]>(&target.by_mapping) + target.by_block.own_bytes()
-                };
-                record.survey.targets.iter().map(of).sum()
-            }
-            Self::Event(_) => 0,
-        };
-        size_of::<Self>() + more
-    }
+/// About how much memory an event takes.
+fn bytes(event: &Event) -> usize {
+    let more = match event {
+        Event::Snapshot(record) => {
+            record.snapshot.targets.iter().map(|target| size_of_val::<[RegionSnapshot]>(&target.regions)).sum()
+        }
+        Event::Survey(record) => {
+            let of =
+                |target: &TargetSurvey| size_of_val::<[MappingSums]>(&target.by_mapping) + target.by_block.own_bytes();
+            record.survey.targets.iter().map(of).sum()
+        }
+        Event::Panel(_) | Event::Activity(_) | Event::Mark(_) | Event::Allocations(_) | Event::Missed(_) => 0,
+    };
+    size_of::<Event>() + more
 }
 
 /// About how many snapshots those of a long recording are merged to, for accumulators that take them.
@@ -223,7 +221,7 @@ pub(crate) struct Walks<'a> {
     selection: &'a Selection,
     /// What the walks after the first need. `None` if nothing is kept for them.
     later: Option<Needs>,
-    kept: Option<Vec<Item>>,
+    kept: Option<Vec<Event>>,
 }
 
 impl<'a> Walks<'a> {
@@ -240,7 +238,7 @@ impl<'a> Walks<'a> {
         let mut rows = Rows::of(Detail::Whole);
         let (header, selection) = (self.source.header(), self.selection);
         if let Some(kept) = &self.kept {
-            kept.iter().try_for_each(|item| rows.hand(header, selection, item, accumulators))?;
+            kept.iter().try_for_each(|event| rows.hand(header, selection, event, accumulators))?;
             return rows.end(header, selection);
         }
         let mut needs = accumulators.iter().fold(Needs::NOTHING, |needs, accumulator| needs | accumulator.needs());
@@ -252,20 +250,14 @@ impl<'a> Walks<'a> {
         if takes_merged && let Some(merging) = Merging::of(self.source, selection) {
             return self.walk_merged(merging, needs | later.unwrap_or_default(), accumulators);
         }
-        let (mut kept, mut bytes) = (later.map(|_| Vec::new()), 0);
-        let mut take = |item: Item, rows: &mut Rows| {
-            rows.hand(header, selection, &item, accumulators)?;
-            bytes += item.bytes();
-            kept.take_if(|_| bytes > MOST_KEPT);
-            if let Some(kept) = &mut kept {
-                kept.push(item);
-            }
-            Ok::<_, ReportError>(())
-        };
+        let (mut kept, mut kept_bytes) = (later.map(|_| Vec::new()), 0);
         for event in self.source.events(needs | later.unwrap_or_default()).map_err(ReportError::Source)? {
-            match event.map_err(ReportError::Source)? {
-                Event::Snapshot(record) => record.into_rows().try_for_each(|row| take(Item::Row(row), &mut rows))?,
-                event => take(Item::Event(event), &mut rows)?,
+            let event = event.map_err(ReportError::Source)?;
+            rows.hand(header, selection, &event, accumulators)?;
+            kept_bytes += bytes(&event);
+            kept.take_if(|_| kept_bytes > MOST_KEPT);
+            if let Some(kept) = &mut kept {
+                kept.push(event);
             }
         }
         self.kept = kept;
@@ -285,28 +277,22 @@ impl<'a> Walks<'a> {
         let stored = merging.stored && !accumulators.iter().any(each);
         let mut merger = Merger::new(merging.length);
         let (mut rows, mut merged_rows) = (Rows::of(Detail::Bare), Rows::of(Detail::Merged));
-        let mut hand_merged = |record: SnapshotRecord, accumulators: &mut [&mut dyn Accumulator]| {
-            let mut all = record.into_rows().map(Item::Row);
-            all.try_for_each(|row| merged_rows.hand(header, selection, &row, accumulators))
-        };
         for event in self.source.events(Needs { merged: stored, ..needs }).map_err(ReportError::Source)? {
-            match event.map_err(ReportError::Source)? {
-                Event::Snapshot(record) => {
-                    if record.is_merged == stored
-                        && let Some(merged) = merger.add(&record)
-                    {
-                        hand_merged(merged, accumulators)?;
-                    }
-                    if !record.is_merged {
-                        let mut all = record.into_rows().map(Item::Row);
-                        all.try_for_each(|row| rows.hand(header, selection, &row, accumulators))?;
-                    }
+            let event = event.map_err(ReportError::Source)?;
+            if let Event::Snapshot(record) = &event {
+                if record.is_merged == stored
+                    && let Some(merged) = merger.add(record)
+                {
+                    merged_rows.hand_rows(header, selection, &merged, accumulators)?;
                 }
-                event => rows.hand(header, selection, &Item::Event(event), accumulators)?,
+                if record.is_merged {
+                    continue;
+                }
             }
+            rows.hand(header, selection, &event, accumulators)?;
         }
         if let Some(merged) = merger.end() {
-            hand_merged(merged, accumulators)?;
+            merged_rows.hand_rows(header, selection, &merged, accumulators)?;
         }
         rows.matched |= merged_rows.matched;
         rows.end(header, selection)
@@ -330,13 +316,8 @@ impl Feed {
     ///
     /// # Errors
     /// That of an accumulator.
-    pub(crate) fn hand(&mut self, event: Event, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
-        let Self { header, selection, rows } = self;
-        let mut hand = |item: Item| rows.hand(header, selection, &item, accumulators);
-        match event {
-            Event::Snapshot(record) => record.into_rows().map(Item::Row).try_for_each(hand),
-            event => hand(Item::Event(event)),
-        }
+    pub(crate) fn hand(&mut self, event: &Event, accumulators: &mut [&mut dyn Accumulator]) -> Result<(), ReportError> {
+        self.rows.hand(&self.header, &self.selection, event, accumulators)
     }
 }
 
@@ -359,34 +340,40 @@ impl Rows {
         Self { detail, contents: Contents::default(), matched: false, last_of, current, previous }
     }
 
-    /// Hands an event to each of `accumulators`, unless it is a row that is not of the selected time.
+    /// Hands an event to each of `accumulators`, a snapshot row by row.
     fn hand(
         &mut self,
         header: &Header,
         selection: &Selection,
-        item: &Item,
+        event: &Event,
         accumulators: &mut [&mut dyn Accumulator],
     ) -> Result<(), ReportError> {
-        let visit;
-        let seen = match item {
-            Item::Row(row) => match self.visit(header, selection, row) {
-                Some(visited) => {
-                    visit = visited;
-                    Seen::Row(&visit)
-                }
-                None => return Ok(()),
-            },
-            Item::Event(Event::Panel(panel)) => Seen::Panel(panel),
-            Item::Event(Event::Survey(record)) => Seen::Survey(record),
-            Item::Event(Event::Activity(activity)) => Seen::Activity(activity),
-            Item::Event(Event::Mark(mark)) => Seen::Mark(mark),
-            Item::Event(Event::Allocations(found)) => Seen::Allocations(found),
-            Item::Event(Event::Missed(missed)) => Seen::Missed(missed),
-            // Snapshots come row by row.
-            Item::Event(Event::Snapshot(_)) => return Ok(()),
+        let seen = match event {
+            Event::Snapshot(record) => return self.hand_rows(header, selection, record, accumulators),
+            Event::Panel(panel) => Seen::Panel(panel),
+            Event::Survey(record) => Seen::Survey(record),
+            Event::Activity(activity) => Seen::Activity(activity),
+            Event::Mark(mark) => Seen::Mark(mark),
+            Event::Allocations(found) => Seen::Allocations(found),
+            Event::Missed(missed) => Seen::Missed(missed),
         };
-        let mut takers = accumulators.iter_mut().filter(|accumulator| seen.is_for(&***accumulator));
-        takers.try_for_each(|accumulator| accumulator.event(&seen))
+        seen.hand_to(accumulators)
+    }
+
+    /// Hands those rows of a snapshot to each of `accumulators` that are of the selected time.
+    fn hand_rows(
+        &mut self,
+        header: &Header,
+        selection: &Selection,
+        record: &SnapshotRecord,
+        accumulators: &mut [&mut dyn Accumulator],
+    ) -> Result<(), ReportError> {
+        for row in record.rows() {
+            if let Some(visit) = self.visit(header, selection, row) {
+                Seen::Row(&visit).hand_to(accumulators)?;
+            }
+        }
+        Ok(())
     }
 
     /// The end of a walk.
@@ -404,13 +391,13 @@ impl Rows {
     }
 
     /// The visit of the next row, if it is of the selected time.
-    fn visit<'a>(&mut self, header: &Header, selection: &Selection, row: &'a Row) -> Option<Visit<'a>> {
+    fn visit<'a>(&mut self, header: &Header, selection: &Selection, row: Row<'a>) -> Option<Visit<'a>> {
         let first_of_snapshot = row.cost.is_some() || self.current != Some(row.time);
         if self.current != Some(row.time) {
             self.previous = self.current.replace(row.time).unwrap_or_default();
         }
-        self.contents.add(row);
-        let since = since(row, self.last_of.insert(row.target.id, row.time));
+        self.contents.add(&row);
+        let since = since(&row, self.last_of.insert(row.target.id, row.time));
         if !selection.holds_time(row.time) {
             return None;
         }
@@ -433,7 +420,7 @@ impl Rows {
 }
 
 /// The start of the time that a row covers: the previous row of its target, unless rows are missing in between.
-fn since(row: &Row, before: Option<Duration>) -> Duration {
+fn since(row: &Row<'_>, before: Option<Duration>) -> Duration {
     let aggregation = row.time.saturating_sub(row.aggregation);
     match before {
         Some(before) if row.time.saturating_sub(before) <= row.aggregation.saturating_mul(2) => before,

@@ -237,7 +237,7 @@ enum Basis {
 }
 
 impl Basis {
-    fn by(row: &Row) -> Self {
+    fn by(row: &Row<'_>) -> Self {
         let mut pages = row.target.regions.iter().filter_map(|region| region.pages).peekable();
         if pages.peek().is_none() {
             return Self::Mapped;
@@ -358,7 +358,7 @@ impl Accumulator for SummaryBuilder {
         if !visit.chosen {
             return Ok(());
         }
-        let row = visit.row;
+        let row = &visit.row;
         let (start, end) = self.span.unwrap_or((visit.since, row.time));
         self.span = Some((start.min(visit.since), end.max(row.time)));
         if self.last.replace(row.time) != Some(row.time) {
@@ -385,7 +385,7 @@ impl Accumulator for SummaryBuilder {
             of_groups.insert(nth, None);
         }
         let aggregation = row.aggregation.as_secs_f64();
-        let of_mappings = self.of_mappings.of(&row.target);
+        let of_mappings = self.of_mappings.of(row.target);
         let mut all: Option<Added> = None;
         for of_mapping in visit.known().chunk_by(|a, b| a.piece.nth_mapping == b.piece.nth_mapping) {
             let mut added = Added::default();

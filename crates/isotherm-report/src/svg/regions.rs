@@ -55,7 +55,7 @@ impl Bar {
 }
 
 /// A plot of the picture: its title, and its bars in the order of addresses.
-struct Target {
+struct TargetPlot {
     title: String,
     bars: Vec<Bar>,
     /// The bytes of its regions: in memory if surveys tell, or else mapped.
@@ -70,7 +70,7 @@ pub(crate) struct RegionLines {
     options: RegionOptions,
     surveys: LastSurveys,
     /// The largest targets, in the order of the recording.
-    targets: Vec<Target>,
+    targets: Vec<TargetPlot>,
     left_out: Option<LeftOut>,
     /// Whether a region was sampled.
     sampled: bool,
@@ -96,7 +96,7 @@ impl RegionLines {
             12.0,
         );
         let mut y = 44.0;
-        for Target { title, bars, .. } in &self.targets {
+        for TargetPlot { title, bars, .. } in &self.targets {
             drawing.text(12.0, y + 14.0, Anchor::Start, "title", &fit(title, width * 0.8));
             draw_target(&mut drawing, bars, measure, y + 28.0, height);
             y += height + 100.0 + if surveyed { STRIP + 4.0 } else { 0.0 };
@@ -117,7 +117,7 @@ impl Accumulator for RegionLines {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
-        let last = self.surveys.before(visit.row);
+        let last = self.surveys.before(&visit.row);
         let target = TargetRegions::of(visit, &self.options, last);
         self.sampled |= visit.row.target.regions.iter().any(|region| region.nr_samples > 0);
         let placed = last.map(|found| {
@@ -183,7 +183,7 @@ impl Accumulator for RegionLines {
         bars.extend(swapped.into_iter().filter_map(in_swap));
         bars.sort_by_key(|bar| bar.named.range.start());
         let bytes = target.regions.iter().map(|region| region.present_bytes.unwrap_or(region.mapped_bytes)).sum();
-        self.targets.push(Target { title, bars, bytes });
+        self.targets.push(TargetPlot { title, bars, bytes });
         if self.targets.len() > LANES
             && let Some(least) = (0..self.targets.len()).rev().min_by_key(|&nth| self.targets[nth].bytes)
         {

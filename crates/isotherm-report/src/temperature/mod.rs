@@ -293,7 +293,7 @@ impl Accumulator for TemperatureBuilder {
         if !visit.chosen {
             return Ok(());
         }
-        let row = visit.row;
+        let row = &visit.row;
         let (start, end) = self.span.unwrap_or((visit.since, row.time));
         self.span = Some((start.min(visit.since), end.max(row.time)));
         if self.over_time.begin(row.time) {
@@ -302,7 +302,7 @@ impl Accumulator for TemperatureBuilder {
         self.intervals.add_row(row);
         let target = self.targets.entry(row.target.id).or_default();
         let seconds = visit.span().as_secs_f64();
-        let of_mappings = self.of_mappings.of(&row.target);
+        let of_mappings = self.of_mappings.of(row.target);
         for of_mapping in visit.known().chunk_by(|a, b| a.piece.nth_mapping == b.piece.nth_mapping) {
             let Some(KnownPiece { piece, .. }) = of_mapping.first() else { continue };
             self.of_mapping.clear();

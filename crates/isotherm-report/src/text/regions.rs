@@ -85,7 +85,7 @@ impl Accumulator for RegionsText<'_> {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Some(visit) = self.surveys.chosen(event) else { return Ok(()) };
-        let snapshot = TargetRegions::of(visit, &self.options, self.surveys.before(visit.row));
+        let snapshot = TargetRegions::of(visit, &self.options, self.surveys.before(&visit.row));
         let title = format!(
             "{}, {} ({} region{}{})",
             units::nanoseconds(snapshot.time_ns),

@@ -103,7 +103,7 @@ impl Memory {
 
     /// Frees the memory of targets that had rows and have none any more, at the time of a row of any target. Their
     /// accesses since the start of the look do not count: with them the look would hold memory of two times.
-    pub(super) fn free_ended(&mut self, next: &Row) {
+    pub(super) fn free_ended(&mut self, next: &Row<'_>) {
         // An aggregation interval that has become longer delays the next row.
         let longest = |of: &TargetMemory| of.aggregation.max(next.aggregation).saturating_mul(2);
         let ended = |of: &TargetMemory| of.row.is_some_and(|row| next.time.saturating_sub(row) > longest(of));
@@ -112,7 +112,7 @@ impl Memory {
     }
 
     /// Takes in a row. Only a target without surveys has its memory from there.
-    pub(super) fn row(&mut self, row: &Row, surveyed: bool, selection: &Selection) {
+    pub(super) fn row(&mut self, row: &Row<'_>, surveyed: bool, selection: &Selection) {
         let id = row.target.id;
         if !surveyed {
             self.cover(row, selection.address);
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     /// Takes all memory that the regions of a row cover as memory that is there.
-    fn cover(&mut self, row: &Row, address: Option<AddrRange>) {
+    fn cover(&mut self, row: &Row<'_>, address: Option<AddrRange>) {
         let mut covered: Vec<AddrRange> = vec![];
         for piece in pieces(row, address) {
             match covered.last_mut() {

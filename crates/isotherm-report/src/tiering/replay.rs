@@ -122,7 +122,7 @@ impl Plan {
             now = now.max(next);
             match event {
                 Event::Snapshot(record) => {
-                    for (nth, row) in record.into_rows().enumerate() {
+                    for (nth, row) in record.rows().enumerate() {
                         if later && nth == 0 {
                             memory.free_ended(&row);
                         }

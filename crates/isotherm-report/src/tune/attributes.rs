@@ -59,7 +59,7 @@ impl Accumulator for Recorded {
 
     fn event(&mut self, event: &Seen<'_>) -> Result<(), ReportError> {
         let Seen::Row(visit) = event else { return Ok(()) };
-        let row = visit.row;
+        let row = &visit.row;
         if self.aggregations.is_empty() {
             self.from = visit.since;
         }
@@ -69,8 +69,8 @@ impl Accumulator for Recorded {
         }
         if visit.chosen {
             match self.targets.iter_mut().find(|(id, _)| *id == row.target.id) {
-                Some((_, info)) => *info = Arc::clone(&row.info),
-                None => self.targets.push((row.target.id, Arc::clone(&row.info))),
+                Some((_, info)) => *info = Arc::clone(row.info),
+                None => self.targets.push((row.target.id, Arc::clone(row.info))),
             }
         }
         Ok(())

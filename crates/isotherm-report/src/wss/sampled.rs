@@ -53,7 +53,7 @@ impl Accumulator for Sampled {
         if !visit.chosen {
             return Ok(());
         }
-        self.intervals.add_row(visit.row);
+        self.intervals.add_row(&visit.row);
         let samples = visit.row.samples;
         let mut amount = Amount::default();
         let (mut unobservable, mut low, mut high) = (0.0, 0.0, 0.0);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use isotherm_core::survey::{MappingSums, PageSums, SurveySnapshot, TargetSurvey, TotalSums, WINDOWS};
 use isotherm_core::{Figures, Mapping, MemoryUse, SystemMemory};
-use isotherm_record::{Activity, Row, SurveyRecord, TargetInfo};
+use isotherm_record::{Activity, SurveyRecord, TargetInfo};
 use isotherm_report::{Format, GroupBy, Kind, Options, ReportError, Selection, SummarySort, Terminal, write};
 use serde_json::{Value, json};
 
 use crate::made::checked::{json_of, report};
-use crate::made::{ANON, MIB, Made, made, mapping, process, region, row};
+use crate::made::{ANON, MIB, Made, Row, made, mapping, process, region, row};
 
 /// A process with anonymous memory: its process ID, command, cgroup, MiB, and the first and last of its snapshots.
 type Process<'a> = (u32, &'a str, Option<&'a str>, u64, u32, u32);

@@ -96,7 +96,7 @@ fn the_heatmap_can_be_zoomed_and_read_with_the_pointer() {
 #[test]
 fn targets_can_be_chosen_and_regions_sorted_in_the_dark_scheme() {
     let (mut source, other) = (made::phases_of(77, 60), made::phases_of(78, 60));
-    source.rows.extend(other.rows.into_iter().map(|row| isotherm_record::Row { cost: None, ..row }));
+    source.rows.extend(other.rows.into_iter().map(|row| made::Row { cost: None, ..row }));
     source.rows.sort_by_key(|row| row.time);
     let mut page = installed_or_skip!(open(&source, true, true));
     page.settle();

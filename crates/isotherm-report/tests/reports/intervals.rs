@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use isotherm_core::{Attributes, BoxError, Monitor, Next, Sink, Snapshot};
-use isotherm_record::{Row, TargetInfo};
+use isotherm_record::TargetInfo;
 use isotherm_report::axis::AxisResolution;
 use isotherm_report::heatmap::{Cell, Heatmap, Plan};
 use isotherm_report::{Measure, Selection};
 use isotherm_sim::{Pattern, SimClock, SimMemory};
 use rand_pcg::Pcg64Mcg;
 
-use crate::made::{Made, made};
+use crate::made::{Made, Row, made};
 
 /// Memory that is accessed all the time, regularly, at random, and not at all.
 const PATTERN: &str = r#"
@@ -59,7 +59,6 @@ impl Sink for Rows {
             aggregation: snapshot.aggregation,
             samples: snapshot.samples,
             target: target.clone(),
-            nr_regions: target.regions.len(),
             info: info.clone().into(),
             cost: None,
         };

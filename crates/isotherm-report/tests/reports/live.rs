@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use isotherm_record::{Event, Needs, Row};
+use isotherm_record::{Event, Needs};
 use isotherm_report::{LiveHeatmap, Selection, Source, live_heatmap};
 use serde_json::Value;
 
-use crate::made::{self, AGGREGATION, ANON, MIB};
+use crate::made::{self, AGGREGATION, ANON, MIB, Row};
 
 const PID: u32 = 7;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::{BlockSums, Kinds, MappingSums, PageSums, TargetSurvey, TotalSums, Unseen};
 use isotherm_core::{AddrRange, Figures, MemoryUse, Permissions, Quantity, SystemMemory, TargetId};
-use isotherm_record::{Activity, Row};
+use isotherm_record::Activity;
 use isotherm_report::schemes::Schemes;
 use isotherm_report::wss::{Basis, Wss};
 use isotherm_report::{
@@ -13,7 +13,7 @@ use isotherm_report::{
 use serde_json::{Value, json};
 
 use crate::made::checked::{json_of, report, text};
-use crate::made::{self, MIB, Made, surveyed, with_heap_in_swap};
+use crate::made::{self, MIB, Made, Row, surveyed, with_heap_in_swap};
 
 const SECOND: Duration = Duration::from_secs(1);
 

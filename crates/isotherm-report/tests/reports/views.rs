@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{PAGE_SIZE, RegionSnapshot};
-use isotherm_record::Row;
 use isotherm_report::axis::{Axis, AxisResolution};
 use isotherm_report::extent::{Extent, Named};
 use isotherm_report::heatmap::{Heatmap, Plan};
@@ -15,7 +14,7 @@ use isotherm_report::wss::Wss;
 use isotherm_report::{ReportError, SelectedTarget, Selection, Source, walk};
 use proptest::prelude::*;
 
-use crate::made::{self, AGGREGATION, ANON, HEAP, MIB, Made, made, mapping, process, range, region, row};
+use crate::made::{self, AGGREGATION, ANON, HEAP, MIB, Made, Row, made, mapping, process, range, region, row};
 
 fn fineness(rows: usize) -> AxisResolution {
     AxisResolution { rows, rows_of_area: 1, areas: 8, group: 1 }
@@ -151,7 +150,7 @@ fn with_another_interval() -> Made {
     let mappings = one_mapping();
     let of =
         |index: u32, found: u32, age: u32| row(index, 1, &mappings, vec![region(HEAP, HEAP + 4 * MIB, found, age)]);
-    let longer = |mut row: isotherm_record::Row, time: Duration| {
+    let longer = |mut row: Row, time: Duration| {
         row.aggregation = AGGREGATION * 10;
         row.time = time;
         row

@@ -79,7 +79,7 @@ pub struct TargetFigures {
 
 impl TargetFigures {
     /// The figures of one snapshot, without those of its mappings.
-    pub fn of_whole(row: &Row) -> Self {
+    pub fn of_whole(row: &Row<'_>) -> Self {
         let shares = Shares::new(row);
         let mut whole = Part::default();
         pieces(row, None).for_each(|piece| whole.add(&Part::new(&shares, piece.range, piece.region)));
@@ -181,7 +181,7 @@ pub struct Sums {
 
 impl Sums {
     /// Adds a snapshot.
-    pub fn add(&mut self, row: &Row) {
+    pub fn add(&mut self, row: &Row<'_>) {
         self.snapshots += 1;
         self.last = row.time;
         let mut stretch: Option<AddrRange> = None;

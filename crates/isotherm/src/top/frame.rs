@@ -52,7 +52,7 @@ pub struct Frame {
 
 impl Frame {
     /// Makes a frame of at most `most` strips from a snapshot.
-    pub fn new(row: &Row, since: Duration, most: usize) -> Self {
+    pub fn new(row: &Row<'_>, since: Duration, most: usize) -> Self {
         let mut strips = vec![];
         let shares = Shares::new(row);
         for piece in pieces(row, None) {

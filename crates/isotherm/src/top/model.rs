@@ -234,13 +234,13 @@ impl Model {
     }
 
     /// The track of a target; a new one if there is space for it.
-    fn track(&mut self, row: &Row) -> Option<&mut Track> {
+    fn track(&mut self, row: &Row<'_>) -> Option<&mut Track> {
         let id = row.target.id;
         let known = self.tracks.iter().position(|track| track.id == id);
         if known.is_none() && self.tracks.len() < TARGETS {
             self.tracks.push(Track {
                 id,
-                info: Arc::clone(&row.info),
+                info: Arc::clone(row.info),
                 history: History::default(),
                 mapped: MappedHistory::default(),
                 figures: TargetFigures::default(),
@@ -261,12 +261,12 @@ impl Model {
     }
 
     /// Takes the row of a target without a history. Its figures are new with those of all others.
-    fn take_other(&mut self, row: &Row, over: bool) {
+    fn take_other(&mut self, row: &Row<'_>, over: bool) {
         let known = self.others.remove(&row.target.id);
         let other = match known {
             Some(known) if !over => Other { last: row.time, ..known },
             known => Other {
-                info: Arc::clone(&row.info),
+                info: Arc::clone(row.info),
                 figures: TargetFigures::of_whole(row),
                 joined: known.map_or(before(row), |known| known.joined),
                 last: row.time,
@@ -282,7 +282,7 @@ fn in_use() -> usize {
 }
 
 /// The start of the aggregation that this row is of.
-fn before(row: &Row) -> Duration {
+fn before(row: &Row<'_>) -> Duration {
     row.time.saturating_sub(row.aggregation)
 }
 
@@ -293,7 +293,7 @@ impl Track {
         high - low <= value.max(self.figures.total.size as u64 / LITTLE)
     }
 
-    fn take(&mut self, row: &Row, most: usize, over: bool) {
+    fn take(&mut self, row: &Row<'_>, most: usize, over: bool) {
         // Since its last snapshot, unless snapshots are missing in between.
         let before = before(row);
         let gap = row.time.saturating_sub(self.last) > row.aggregation * 2;
@@ -309,7 +309,7 @@ impl Track {
             self.figures.total.working_set = used.map_or(self.figures.total.working_set, |used| used as f64);
             self.has_figures = true;
         }
-        self.info = Arc::clone(&row.info);
+        self.info = Arc::clone(row.info);
         self.last = row.time;
     }
 }

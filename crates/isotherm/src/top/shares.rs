@@ -8,18 +8,18 @@ use isotherm_report::{HOT_HZ, Parts, Share, pieces};
 
 /// What the regions of a row tell.
 pub struct Shares<'a> {
-    row: &'a Row,
+    row: Row<'a>,
     sampled: bool,
     /// The mapped bytes of each region, by its start.
     mapped: HashMap<u64, u64>,
 }
 
 impl<'a> Shares<'a> {
-    pub fn new(row: &'a Row) -> Self {
+    pub fn new(row: &Row<'a>) -> Self {
         // In a run with samples, each region is sampled at least once in an aggregation.
         let sampled = row.target.regions.iter().any(|region| region.nr_samples > 0 || region.pages.is_none());
         let mapped = pieces(row, None).map(|piece| (piece.region.range.start(), piece.whole)).collect();
-        Self { row, sampled, mapped }
+        Self { row: *row, sampled, mapped }
     }
 
     /// Whether there are samples.
@@ -67,9 +67,10 @@ mod tests {
 
     #[test]
     fn without_samples_what_was_touched_counts_and_only_what_is_in_memory() {
-        let mut row = record(1, &[7]).into_rows().next().unwrap();
-        row.target.regions.truncate(1);
-        let region = &mut row.target.regions[0];
+        let mut record = record(1, &[7]);
+        let target = &mut record.snapshot.targets[0];
+        target.regions.truncate(1);
+        let region = &mut target.regions[0];
         let present = region.range.size() / 2;
         let part = |tenths: u64| present / 10 * tenths;
         region.pages = Some(Figures {
@@ -79,9 +80,11 @@ mod tests {
             unknown: part(4),
             swapped: Quantity::unknown(),
         });
+        let row = record.rows().next().unwrap();
         let sampled = Shares::new(&row).of(&row.target.regions[0]);
         assert_eq!(sampled, Share::of(&row.target.regions[0], row.samples, row.aggregation));
-        row.target.regions[0].nr_samples = 0;
+        record.snapshot.targets[0].regions[0].nr_samples = 0;
+        let row = record.rows().next().unwrap();
         let (shares, region) = (Shares::new(&row), &row.target.regions[0]);
         let Share { observed, accessed, unknown, .. } = shares.of(region);
         let found = [observed, accessed, unknown];
@@ -93,15 +96,16 @@ mod tests {
 
     #[test]
     fn scattered_memory_counts_whole_however_large_the_gaps_in_a_region_are() {
-        let mut row = record(1, &[7]).into_rows().next().unwrap();
+        let mut record = record(1, &[7]);
+        let target = &mut record.snapshot.targets[0];
         let areas = (0..900_u64).map(|nth| AddrRange::new(nth << 30, (nth << 30) + (512 << 10)).unwrap());
-        row.target.mappings = areas.map(Mapping::anonymous).collect();
-        row.target.regions.truncate(1);
-        let region = &mut row.target.regions[0];
+        target.mappings = areas.map(Mapping::anonymous).collect();
+        target.regions.truncate(1);
+        let region = &mut target.regions[0];
         region.range = AddrRange::new(0, 900 << 30).unwrap();
         let (present, touched) = (900 * (512 << 10), 100 * (512 << 10));
         region.pages = Some(Figures { present, touched, ..Figures::default() });
-        let figures = TargetFigures::of_whole(&row);
+        let figures = TargetFigures::of_whole(&record.rows().next().unwrap());
         let found = [figures.total.size, figures.resident.unwrap(), figures.total.working_set];
         let expected = [present, present, touched].map(|bytes| bytes as f64);
         assert!(found.iter().zip(expected).all(|(found, of)| (found - of).abs() < 1.0), "{found:?}, {expected:?}");
@@ -109,16 +113,17 @@ mod tests {
 
     #[test]
     fn with_samples_and_surveys_only_what_was_touched_is_in_use() {
-        let mut row = record(1, &[7]).into_rows().next().unwrap();
-        row.target.regions.truncate(1);
-        let region = &mut row.target.regions[0];
+        let mut record = record(1, &[7]);
+        let target = &mut record.snapshot.targets[0];
+        target.regions.truncate(1);
+        let region = &mut target.regions[0];
         (region.nr_accesses, region.frequency) = (0, None);
         let present = region.range.size() / 2;
         let pages =
             Figures { present, touched: present / 4, unobservable: 0, unknown: 0, swapped: Quantity::unknown() };
         region.pages = Some(pages);
         let size = region.range.size() as f64;
-        let figures = TargetFigures::of_whole(&row);
+        let figures = TargetFigures::of_whole(&record.rows().next().unwrap());
         assert_eq!((figures.total.size, figures.total.working_set), (size / 2.0, size / 8.0));
         assert_eq!((figures.total.warm, figures.total.cold), (size / 8.0, size * 3.0 / 8.0));
     }

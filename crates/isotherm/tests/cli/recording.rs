@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use isotherm_core::{AddrRange, TargetId, TargetSnapshot};
-use isotherm_record::{Ending, Recording};
+use isotherm_record::{Ending, Recording, SnapshotRecord};
 use isotherm_testing::{installed_or_skip, or_skip};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -79,7 +79,8 @@ fn the_hot_part_of_a_running_process_is_found() {
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
     assert_eq!(recording.ending(), Ending::Whole);
     assert_eq!((recording.header().probe.as_str(), recording.header().seed), ("bpf", 1));
-    let last = recording.snapshots().last().unwrap().unwrap().into_rows().last().unwrap();
+    let last = recording.snapshots().last().unwrap().unwrap();
+    let last = last.rows().last().unwrap();
     assert!(last.info.command.ends_with("workload hot.toml --announce"), "{:?}", last.info);
     assert!(last.target.mappings.iter().any(|m| &*m.name == "[stack]"));
 }
@@ -396,7 +397,8 @@ fn children_join_and_leave() {
     let ran = place.run(&[&["record", "--children"][..], &intervals, &["--", "sh", "-c", script]].concat());
     assert_eq!(ran.status, 0, "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
-    let rows: Vec<_> = recording.snapshots().flat_map(|record| record.unwrap().into_rows()).collect();
+    let records: Vec<_> = recording.snapshots().map(Result::unwrap).collect();
+    let rows: Vec<_> = records.iter().flat_map(SnapshotRecord::rows).collect();
     let at = |time| rows.iter().filter(move |row| row.time == time).map(|row| row.info.command.as_str());
     let first: Vec<&str> = at(rows[0].time).collect();
     let last: Vec<&str> = at(rows.last().unwrap().time).collect();
@@ -472,7 +474,8 @@ fn a_program_that_becomes_another_is_followed() {
     let ran = place.run(&["record", "--update", "200ms", "--", "sh", "-c", "sleep 1; exec sleep 2"]);
     assert_eq!(ran.status, 0, "{ran:?}");
     let recording = Recording::open(&place.path("isotherm.rec")).unwrap();
-    let last = recording.snapshots().last().unwrap().unwrap().into_rows().last().unwrap();
+    let last = recording.snapshots().last().unwrap().unwrap();
+    let last = last.rows().last().unwrap();
     assert_eq!(last.info.command, "sleep 2");
     assert!(last.target.mappings.iter().any(|m| m.name.ends_with("/sleep")));
 }

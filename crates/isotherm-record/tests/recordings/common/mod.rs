@@ -19,7 +19,7 @@ use isotherm_core::{
 };
 use isotherm_record::{
     Activity, AnonymousMemory, Cgroup, Contents, Cost, Header, Host, Limit, NotAfforded, RecordError, RecordedBudget,
-    Recorder, Recording, Row, SnapshotRecord, Surroundings, SurveyRecord, TargetInfo, pid_column,
+    Recorder, Recording, SnapshotRecord, Surroundings, SurveyRecord, TargetInfo, pid_column,
 };
 
 pub fn header() -> Header {
@@ -349,6 +349,29 @@ pub fn snapshot_record(i: u32) -> SnapshotRecord {
     record_of(&snapshot(i), cost(i))
 }
 
+/// One target in one snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub time: Duration,
+    pub aggregation: Duration,
+    pub samples: u32,
+    pub target: TargetSnapshot,
+    pub info: Arc<TargetInfo>,
+    pub cost: Option<Cost>,
+}
+
+/// The rows of a snapshot.
+pub fn rows(record: &SnapshotRecord) -> impl Iterator<Item = Row> {
+    record.rows().map(|row| Row {
+        time: row.time,
+        aggregation: row.aggregation,
+        samples: row.samples,
+        target: row.target.clone(),
+        info: Arc::clone(row.info),
+        cost: row.cost,
+    })
+}
+
 /// The rows that reading `snapshots` has to give.
 pub fn rows_of(snapshots: &[(Snapshot, Cost)]) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -359,7 +382,6 @@ pub fn rows_of(snapshots: &[(Snapshot, Cost)]) -> Vec<Row> {
                 aggregation: snapshot.aggregation,
                 samples: snapshot.samples,
                 target: target.clone(),
-                nr_regions: target.regions.len(),
                 info: info(target.id),
                 cost: (i == 0).then_some(*cost),
             });
@@ -382,7 +404,7 @@ pub fn record(path: &Path, count: u32) -> Vec<Row> {
 /// Opens and reads all rows.
 pub fn read(path: &Path) -> Result<Vec<Row>, RecordError> {
     let records: Vec<_> = Recording::open(path)?.snapshots().collect::<Result<_, _>>()?;
-    Ok(records.into_iter().flat_map(SnapshotRecord::into_rows).collect())
+    Ok(records.iter().flat_map(rows).collect())
 }
 
 /// The configuration of property tests: the same cases each time.

@@ -18,7 +18,7 @@ use isotherm_core::{
     Snapshot, SystemMemory, TargetId, TargetSnapshot,
 };
 use isotherm_record::{
-    Activity, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, RecordedBudget, Row, Sight, SnapshotRecord,
+    Activity, Cost, Event, Header, Host, Mark, MarkText, Missed, Needs, RecordedBudget, Sight, SnapshotRecord,
     SurveyRecord, TargetInfo,
 };
 use isotherm_report::{Events, Source};
@@ -64,9 +64,20 @@ impl Source for Made {
     }
 }
 
+/// One target in one snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub time: Duration,
+    pub aggregation: Duration,
+    pub samples: u32,
+    pub target: TargetSnapshot,
+    pub info: Arc<TargetInfo>,
+    pub cost: Option<Cost>,
+}
+
 /// A snapshot of one target.
 fn snapshot_of(row: Row) -> SnapshotRecord {
-    let Row { time, aggregation, samples, target, info, cost, .. } = row;
+    let Row { time, aggregation, samples, target, info, cost } = row;
     let infos = Arc::new([(target.id, info)]);
     let snapshot = Snapshot { time, aggregation, samples, targets: vec![target], ..Snapshot::default() };
     SnapshotRecord { snapshot, cost, infos, ..SnapshotRecord::default() }
@@ -157,7 +168,6 @@ pub fn row(index: u32, pid: u32, mappings: &Arc<[Mapping]>, regions: Vec<RegionS
         time: AGGREGATION * index,
         aggregation: AGGREGATION,
         samples: 20,
-        nr_regions: regions.len(),
         target: TargetSnapshot { id: process(pid), regions, mappings: mappings.clone() },
         info: Arc::new(TargetInfo { command: "demo --phases 3".into(), started_unix_ns: 1, ..TargetInfo::default() }),
         cost: Some(Cost {
