@@ -21,13 +21,13 @@ const HUNDREDTH_EACH: Duration = Duration::from_secs(6);
 #[derive(Debug, Default)]
 pub(super) struct CacheAges {
     /// The looks of the last time, the oldest first. Only the first may be older than the age that is asked for.
-    looks: VecDeque<Look>,
+    looks: VecDeque<CacheSeen>,
     /// When page cache of unknown age was asked for last.
     asked: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct CacheSeen {
     at: Duration,
     /// Bytes that are inactive and that no process maps, at least.
     inactive: u64,
@@ -45,7 +45,7 @@ impl CacheAges {
     /// long as that is not known.
     pub(super) fn idle(&mut self, now: Duration, counters: &CgroupCounters, age: Duration) -> u64 {
         let inactive = counters.inactive.saturating_sub(counters.mapped);
-        let look = Look { at: now, inactive, left: counters.activated.saturating_add(counters.reclaimed) };
+        let look = CacheSeen { at: now, inactive, left: counters.activated.saturating_add(counters.reclaimed) };
         let is_new = self.looks.back().is_none_or(|last| now >= last.at + Self::step(age));
         if is_new {
             self.looks.push_back(look);

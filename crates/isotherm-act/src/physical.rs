@@ -53,7 +53,7 @@ pub(super) struct OwnedPage {
 
 /// The pages of ranges of frames, by process, and what has none.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct PagesOfFrames {
     pub(super) by_process: Vec<OfProcess>,
     /// For each range, the bytes in frames that several processes map, or one process at several addresses.
     pub(super) shared: Vec<u64>,
@@ -64,7 +64,7 @@ pub(super) struct Found {
     pub(super) unowned: Vec<(AddrRange, usize)>,
 }
 
-impl Found {
+impl PagesOfFrames {
     /// Notes frames that no process maps.
     fn has_none(&mut self, frames: Range<u64>, index: usize) {
         let range = AddrRange::new(frames.start * PAGE_SIZE, frames.end * PAGE_SIZE);
@@ -110,7 +110,7 @@ impl FrameOwners {
     ///
     /// # Errors
     /// If the processes cannot be listed.
-    pub(super) fn find(&self, ranges: &[AddrRange]) -> Result<Found, Errno> {
+    pub(super) fn find(&self, ranges: &[AddrRange]) -> Result<PagesOfFrames, Errno> {
         let mut owners = self.lock();
         owners.refresh()?;
         Ok(owners.find(ranges))
@@ -174,9 +174,9 @@ impl Owners {
     }
 
     /// The pages in `ranges`, as far as the processes still have them there and nobody else has.
-    fn find(&mut self, ranges: &[AddrRange]) -> Found {
+    fn find(&mut self, ranges: &[AddrRange]) -> PagesOfFrames {
         let none = || vec![0; ranges.len()];
-        let mut found = Found { shared: none(), unmapped: none(), ..Found::default() };
+        let mut found = PagesOfFrames { shared: none(), unmapped: none(), ..PagesOfFrames::default() };
         let mut wanted: Vec<Wanted> = Vec::new();
         for (index, range) in ranges.iter().enumerate() {
             let (first, end) = (range.start() / PAGE_SIZE, range.end().div_ceil(PAGE_SIZE));

@@ -6,7 +6,7 @@ use isotherm_core::survey::PageSums;
 use isotherm_kernel::Containers;
 
 use crate::config::LONGEST_NAME;
-use crate::hub::Known;
+use crate::hub::Newest;
 
 /// The cgroup of processes without one, and of cgroups that are too small to be named.
 pub const OTHERS: &str = "";
@@ -15,7 +15,7 @@ pub const OTHERS: &str = "";
 const MOST: usize = 200;
 
 /// The memory of each cgroup by its processes. What several of them map counts for each.
-pub fn sums(known: &Known) -> BTreeMap<String, PageSums> {
+pub fn sums(known: &Newest) -> BTreeMap<String, PageSums> {
     let mut all: BTreeMap<String, PageSums> = BTreeMap::new();
     for (target, info) in known.survey.iter().flat_map(|record| record.described()) {
         *all.entry(info.cgroup.clone().unwrap_or_default()).or_default() += target.total();
@@ -26,7 +26,7 @@ pub fn sums(known: &Known) -> BTreeMap<String, PageSums> {
 /// The cgroups that are to be groups, each with its name: those that have at least `least` bytes, or half of that if
 /// they are groups already. `is_taken` says which names others have.
 pub fn named(
-    known: &Known,
+    known: &Newest,
     least: u64,
     containers: &Containers,
     is_group: impl Fn(&str) -> bool,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     /// A survey of processes, each in a cgroup with so many MiB.
-    fn surveyed(processes: &[(&str, u64)]) -> Known {
+    fn surveyed(processes: &[(&str, u64)]) -> Newest {
         let ids = (1..).map(|pid| TargetId::process(pid, Duration::ZERO));
         let mappings: Arc<[Mapping]> = [Mapping::anonymous(AddrRange::new(0, 1 << 30).unwrap())].into();
         let target = |(id, (_, mib)): (TargetId, &(&str, u64))| {
@@ -104,7 +104,7 @@ mod tests {
         let infos = ids.zip(processes).map(info).collect();
         let survey = SurveySnapshot { targets, ..SurveySnapshot::default() };
         let record = SurveyRecord { survey, infos, ..SurveyRecord::default() };
-        Known { survey: Some(Arc::new(record)), ..Known::default() }
+        Newest { survey: Some(Arc::new(record)), ..Newest::default() }
     }
 
     #[test]

@@ -25,7 +25,7 @@ const NOTICES: usize = 100;
 
 /// The newest events of a group.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct Newest {
     /// What is true for the run. `None` before the first one.
     pub header: Option<Arc<Header>>,
     /// When the group has begun to be watched, since the start of the run.
@@ -54,7 +54,7 @@ pub struct Known {
     pub sums: Sums,
 }
 
-impl Known {
+impl Newest {
     /// When the run began, since the Unix epoch.
     pub fn started_unix_ns(&self) -> u64 {
         self.header.as_ref().map_or(0, |header| header.started_unix_ns)
@@ -92,7 +92,7 @@ struct Recordings {
 
 /// The hub of a group.
 pub struct Hub {
-    known: Mutex<Known>,
+    known: Mutex<Newest>,
     recordings: Mutex<Recordings>,
     stream: broadcast::Sender<Arc<view::Streamed>>,
     /// The events as they are, for those who get a recording of them.
@@ -116,7 +116,7 @@ impl Hub {
     }
 
     /// What is known now. What is large is shared.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> Newest {
         self.lock().clone()
     }
 
@@ -153,10 +153,10 @@ impl Hub {
     /// The group is watched from now on, by a run whose recordings have this header and that has run for this time.
     pub fn begin(&self, header: Header, from: Duration) {
         let mut known = self.lock();
-        let Known { ref notices, mut sums, .. } = *known;
+        let Newest { ref notices, mut sums, .. } = *known;
         sums.runs += 1;
         let notices = notices.clone();
-        *known = Known { header: Some(header.into()), from, notices, sums, ..Known::default() };
+        *known = Newest { header: Some(header.into()), from, notices, sums, ..Newest::default() };
     }
 
     /// Starts to record to `path`.
@@ -217,7 +217,7 @@ impl Hub {
         known.notices.push_back((unix_ns(), notice));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Newest> {
         // Each change leaves it whole, so a panic of another thread does not spoil it.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

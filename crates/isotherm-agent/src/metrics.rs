@@ -21,7 +21,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::cgroups::{self, OTHERS};
 use crate::config::GroupSettings;
 use crate::daemon::Daemon;
-use crate::hub::Known;
+use crate::hub::Newest;
 use crate::overview::process_cpu;
 use crate::view::{self, State, window_name};
 
@@ -280,7 +280,7 @@ fn of_groups(daemon: &Daemon, metrics: &mut Metrics) {
     }
 }
 
-fn of_run(families: &Families, name: &str, known: &Known) {
+fn of_run(families: &Families, name: &str, known: &Newest) {
     let labels = [("group", name)];
     let sums = &known.sums;
     sum(&families.cpu, &labels, sums.cpu.as_secs_f64());
@@ -306,7 +306,7 @@ fn of_run(families: &Families, name: &str, known: &Known) {
     }
 }
 
-fn of_memory(families: &Families, name: &str, known: &Known, (settings, containers): (&GroupSettings, &Containers)) {
+fn of_memory(families: &Families, name: &str, known: &Newest, (settings, containers): (&GroupSettings, &Containers)) {
     let Some(record) = &known.survey else { return };
     let survey = &record.survey;
     let states = |family: &Floats, labels: &[(&'static str, &str)], sums: &PageSums| {
@@ -353,7 +353,7 @@ fn of_memory(families: &Families, name: &str, known: &Known, (settings, containe
 }
 
 /// The memory of each cgroup that has at least so many bytes of the group, and that of the others together.
-fn by_cgroup(known: &Known, least: u64) -> BTreeMap<String, PageSums> {
+fn by_cgroup(known: &Newest, least: u64) -> BTreeMap<String, PageSums> {
     let (mut named, small): (BTreeMap<String, PageSums>, BTreeMap<String, PageSums>) =
         cgroups::sums(known).into_iter().partition(|(name, sums)| sums.figures.present >= least && name != OTHERS);
     if !small.is_empty() {
@@ -362,7 +362,7 @@ fn by_cgroup(known: &Known, least: u64) -> BTreeMap<String, PageSums> {
     named
 }
 
-fn of_schemes(families: &Schemes, group: &str, known: &Known) {
+fn of_schemes(families: &Schemes, group: &str, known: &Newest) {
     if let Some(net) = known.activity.as_ref().and_then(|activity| activity.net_freed()) {
         set(&families.net, &[("group", group)], net as f64);
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use crate::daemon::Daemon;
-use crate::hub::Known;
+use crate::hub::Newest;
 use crate::view::{self, Memory, PaceInForce, SchemeStatus, State, Streamed};
 use crate::watched::Watched;
 
@@ -276,7 +276,7 @@ impl GroupOverview {
     }
 }
 
-fn probe(known: &Known) -> Option<String> {
+fn probe(known: &Newest) -> Option<String> {
     known.header.as_ref().map(|header| header.probe.clone())
 }
 

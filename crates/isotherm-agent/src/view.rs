@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{GroupSettings, Limits};
-use crate::hub::Known;
+use crate::hub::Newest;
 use crate::overview::Overview;
 
 pub use snapshot::{PagesView, RegionView, SnapshotView, TargetRegions};
@@ -271,7 +271,7 @@ pub struct FedGoal {
 }
 
 /// The schemes of a group.
-pub fn schemes(known: &Known) -> Vec<SchemeStatus> {
+pub fn schemes(known: &Newest) -> Vec<SchemeStatus> {
     let reports = known.activity.as_ref().map(|activity| &activity.schemes[..]).unwrap_or_default();
     let status = |scheme: &isotherm_core::scheme::Scheme| {
         let report = reports.iter().find(|report| report.name == scheme.name);
@@ -321,7 +321,7 @@ pub struct TargetView {
 }
 
 /// The processes of a group.
-pub fn targets(known: &Known) -> Vec<TargetView> {
+pub fn targets(known: &Newest) -> Vec<TargetView> {
     let surveyed = |id: TargetId| {
         let record = known.survey.as_ref()?;
         let found = record.survey.targets.iter().find(|target| target.id == id)?;

@@ -8,8 +8,8 @@ use isotherm_core::survey::{
     BLOCK_SIZE, BlockFrames, BlockPages, ClearPages, PageBits, Rest, Survey, SurveyPart, SurveySettings, SurveySnapshot,
 };
 use isotherm_core::{
-    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Layout, Looks, Mapping, Monitor, Next, Observation,
-    PAGE_SIZE, Sample, Sink, Snapshot, TargetId, TargetSnapshot, TargetSpace,
+    AccessProbe, AddrRange, AddressSpace, Attributes, BoxError, Layout, Mapping, Monitor, Next, Observation, PAGE_SIZE,
+    Sample, Sink, Snapshot, TargetId, TargetSearch, TargetSnapshot, TargetSpace,
 };
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -299,7 +299,7 @@ fn a_new_target_joins_without_a_reading_of_the_mappings_of_all_others() {
         }
         // What a reading costs does not hold up a look.
         monitor.set_update_gap(MINUTE);
-        monitor.set_looks(Looks { gap: MILLISECOND * 100, most: 7 });
+        monitor.set_target_search(TargetSearch { gap: MILLISECOND * 100, most: 7 });
         let mut next = monitor.start().unwrap();
         let (mut now, mut counts) = (Duration::ZERO, Vec::new());
         while let Next::Step { after } = next

@@ -101,13 +101,13 @@ pub struct RefsProbe {
     surveys: bool,
     /// No call is made that is expected to keep a target from mapping memory for longer.
     most_pause: Duration,
-    targets: Vec<Target>,
+    targets: Vec<RefsTarget>,
     /// The number of mappings with referenced pages that were cleared.
     clears: u64,
 }
 
 #[derive(Debug)]
-struct Target {
+struct RefsTarget {
     id: TargetId,
     pid: u32,
     state: State,
@@ -211,7 +211,7 @@ impl RefsProbe {
     ///
     /// # Errors
     /// Fails if access is not permitted, or if it is too large.
-    fn open(&self, target: &mut Target, mappings: &[Mapping]) -> Result<(), RefsError> {
+    fn open(&self, target: &mut RefsTarget, mappings: &[Mapping]) -> Result<(), RefsError> {
         target.open_again()?;
         if self.most_pause == Duration::MAX || !matches!(target.state, State::Open { .. }) {
             return Ok(());
@@ -264,7 +264,7 @@ impl AccessProbe for RefsProbe {
         for space in targets {
             let mut target = match known.iter().position(|target| target.id == space.id) {
                 Some(i) => known.swap_remove(i),
-                None => Target::new(space)?,
+                None => RefsTarget::new(space)?,
             };
             target.elsewhere.update(Path::new("/"), space.id, &space.mappings, true);
             match self.open(&mut target, &space.mappings) {
@@ -278,7 +278,7 @@ impl AccessProbe for RefsProbe {
 
     fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
         for space in joined {
-            let mut target = Target::new(space)?;
+            let mut target = RefsTarget::new(space)?;
             target.elsewhere.update(Path::new("/"), space.id, &space.mappings, true);
             // One that cannot be opened is opened again at the next update.
             let _ = self.open(&mut target, &space.mappings);
@@ -378,7 +378,7 @@ fn read(map: &MappingUse, elsewhere: &AccessedElsewhere) -> MappingRead {
     }
 }
 
-impl Target {
+impl RefsTarget {
     /// A target that is not open.
     fn new(space: &TargetSpace) -> Result<Self, RefsError> {
         let pid = space.id.pid().ok_or(RefsError::NotAProcess(space.id))?;
@@ -480,7 +480,7 @@ mod tests {
         let mappings: std::sync::Arc<[Mapping]> = [Mapping::anonymous(map.range)].into();
         let space =
             TargetSpace { id: TargetId::process(7, Duration::ZERO), layout: isotherm_core::Layout::Process, mappings };
-        let mut target = Target::new(&space).unwrap();
+        let mut target = RefsTarget::new(&space).unwrap();
         target.elsewhere.update(root.path(), space.id, &space.mappings, true);
 
         let found = read(&map, &target.elsewhere);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use isotherm_core::{Looks, MOST_JOIN, Pace, Pacer, StepWork};
+use isotherm_core::{MOST_JOIN, Pace, Pacer, StepWork, TargetSearch};
 use isotherm_kernel::hold::{HoldAccount, Holds};
 use isotherm_kernel::monitor_cpu_time;
 use isotherm_record::NotAfforded;
@@ -95,7 +95,13 @@ impl LookPace {
     /// Takes in that so many targets joined in a look at `now`, which cost `cpu`, if that is known. Says how to look
     /// from now on: targets join by a few at a time if they are more than may join. `most` is the CPU time that the
     /// whole budget leaves for them.
-    pub(crate) fn looked(&mut self, now: Duration, joined: usize, cpu: Option<Duration>, most: Duration) -> Looks {
+    pub(crate) fn looked(
+        &mut self,
+        now: Duration,
+        joined: usize,
+        cpu: Option<Duration>,
+        most: Duration,
+    ) -> TargetSearch {
         let paid = self.share * now.saturating_sub(std::mem::replace(&mut self.at, now)).as_secs_f64();
         let cost = cpu.map_or(self.join * joined as f64, |cpu| cpu.as_secs_f64());
         if cpu.is_some() && joined > 0 {
@@ -104,7 +110,7 @@ impl LookPace {
         self.owed = (self.owed - paid).max(0.0) + cost;
         let gap = LOOK_EVERY.max(Duration::from_secs_f64((self.owed / self.share - SAVED).max(0.0)));
         let left = (self.share * (SAVED + gap.as_secs_f64()) - self.owed).min(most.as_secs_f64());
-        Looks { gap, most: ((left / self.join) as usize).clamp(1, MOST_JOIN) }
+        TargetSearch { gap, most: ((left / self.join) as usize).clamp(1, MOST_JOIN) }
     }
 }
 

@@ -22,7 +22,7 @@ use super::news::{News, NewsList};
 use journal::{Journal, Noted};
 pub use least::LeastLimits;
 pub use restore::restore_limits;
-use step::Known;
+use step::MemoryOfGroup;
 
 /// What is wanted of the limit of a cgroup.
 #[derive(Debug)]
@@ -268,7 +268,7 @@ impl<F: CgroupFiles> CgroupLimits<F> {
             limited.above = news;
         }
         let before = self.limited.get(&path).map_or(found, |limited| limited.before);
-        let known = Known {
+        let known = MemoryOfGroup {
             current,
             in_use,
             is_surveyed: known.is_some_and(|known| known >= in_use / 2),

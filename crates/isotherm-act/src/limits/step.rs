@@ -9,7 +9,7 @@ const LEAST_STEP: u64 = 4;
 
 /// What is known of the memory of a cgroup.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct MemoryOfGroup {
     /// Bytes that are charged to it.
     pub current: u64,
     /// Bytes that its processes use, at most: pages that they share count several times.
@@ -26,7 +26,7 @@ pub(super) struct Known {
     pub is_bound: bool,
 }
 
-impl Known {
+impl MemoryOfGroup {
     /// The limit for the memory that there is, or for `bytes` of it if that is less.
     fn limit(&self, bytes: u64) -> u64 {
         let limit = self.current.min(bytes).saturating_add(self.margin).max(self.least);
@@ -38,7 +38,7 @@ impl Known {
 /// `before`, and it never has more.
 ///
 /// A limit is never below the memory that is charged to the cgroup, so that setting it takes nothing away.
-pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
+pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &MemoryOfGroup) -> Option<MemoryLimit> {
     if known.is_bound {
         return (now < before).then_some(before);
     }
@@ -59,7 +59,7 @@ pub(super) fn next(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Opti
 
 /// The protection that a cgroup is to have: as much as is in use. `None` if it keeps the one that it has now. Before
 /// anything was changed, it had `before`, and it never has less.
-pub(super) fn kept(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
+pub(super) fn kept(now: MemoryLimit, before: MemoryLimit, known: &MemoryOfGroup) -> Option<MemoryLimit> {
     let in_use = known.in_use.min(known.current).next_multiple_of(PAGE_SIZE);
     let wanted = MemoryLimit::Bytes(in_use).max(before);
     let (MemoryLimit::Bytes(from), MemoryLimit::Bytes(to)) = (now, wanted) else { return None };
@@ -67,7 +67,7 @@ pub(super) fn kept(now: MemoryLimit, before: MemoryLimit, known: &Known) -> Opti
 }
 
 /// The limit that a cgroup would have after `idle` bytes of it were reclaimed.
-pub(super) fn without(idle: u64, before: MemoryLimit, known: &Known) -> Option<MemoryLimit> {
+pub(super) fn without(idle: u64, before: MemoryLimit, known: &MemoryOfGroup) -> Option<MemoryLimit> {
     let limit = MemoryLimit::Bytes(known.limit(known.current.saturating_sub(idle)));
     (known.is_surveyed && !known.is_bound && limit < before).then_some(limit)
 }
@@ -81,8 +81,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn known(current: u64, in_use: u64) -> Known {
-        Known {
+    fn known(current: u64, in_use: u64) -> MemoryOfGroup {
+        MemoryOfGroup {
             current: current * MIB,
             in_use: in_use * MIB,
             is_surveyed: true,
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(next(mib(110), Max, &known(90, 80)), Some(mib(100)));
         assert_eq!(next(mib(110), Max, &known(99, 80)), None, "less than a quarter of the margin");
         assert_eq!(next(mib(110), Max, &known(108, 80)), None, "other memory than that in use may fill it");
-        let odd = Known { current: 100 * MIB + 1, ..known(100, 80) };
+        let odd = MemoryOfGroup { current: 100 * MIB + 1, ..known(100, 80) };
         assert_eq!(next(Max, Max, &odd), Some(Bytes(110 * MIB + PAGE_SIZE)));
     }
 
@@ -112,13 +112,13 @@ mod tests {
         assert_eq!(next(mib(110), Max, &known(108, 106)), Some(mib(118)));
         assert_eq!(next(mib(110), mib(112), &known(108, 106)), Some(mib(112)), "no higher than it was before");
         assert_eq!(next(mib(110), Max, &known(108, 500)), Some(mib(118)), "what is shared counts several times");
-        let unknown = Known { is_surveyed: false, ..known(108, 106) };
+        let unknown = MemoryOfGroup { is_surveyed: false, ..known(108, 106) };
         assert_eq!(next(mib(110), Max, &unknown), Some(mib(118)));
     }
 
     #[test]
     fn a_bound_that_is_reached_gives_back_what_there_was_before() {
-        let bound = Known { is_bound: true, ..known(100, 80) };
+        let bound = MemoryOfGroup { is_bound: true, ..known(100, 80) };
         for before in [Max, mib(500)] {
             assert_eq!(next(mib(110), before, &bound), Some(before));
             assert_eq!(next(before, before, &bound), None);
@@ -127,16 +127,16 @@ mod tests {
 
     #[test]
     fn nothing_is_let_down_that_is_not_known_or_was_above_its_limit() {
-        assert_eq!(next(Max, Max, &Known { is_surveyed: false, ..known(100, 80) }), None);
-        assert_eq!(next(mib(200), Max, &Known { is_surveyed: false, ..known(100, 80) }), None);
-        assert_eq!(next(mib(200), Max, &Known { was_above: Some(true), ..known(100, 80) }), None);
-        assert_eq!(next(mib(200), Max, &Known { was_above: None, ..known(100, 80) }), Some(mib(110)));
+        assert_eq!(next(Max, Max, &MemoryOfGroup { is_surveyed: false, ..known(100, 80) }), None);
+        assert_eq!(next(mib(200), Max, &MemoryOfGroup { is_surveyed: false, ..known(100, 80) }), None);
+        assert_eq!(next(mib(200), Max, &MemoryOfGroup { was_above: Some(true), ..known(100, 80) }), None);
+        assert_eq!(next(mib(200), Max, &MemoryOfGroup { was_above: None, ..known(100, 80) }), Some(mib(110)));
         assert_eq!(next(mib(105), mib(105), &known(100, 80)), None, "its owner has a lower one");
     }
 
     #[test]
     fn a_limit_is_not_below_the_least_and_follows_it() {
-        let least = |bytes: u64| Known { least: bytes * MIB, ..known(100, 80) };
+        let least = |bytes: u64| MemoryOfGroup { least: bytes * MIB, ..known(100, 80) };
         assert_eq!(next(Max, Max, &least(150)), Some(mib(150)));
         assert_eq!(next(Max, Max, &least(105)), Some(mib(110)), "what is there has its margin");
         assert_eq!(next(mib(150), Max, &least(150)), None);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(kept(mib(80), mib(0), &known(100, 60)), Some(mib(60)));
         assert_eq!(kept(mib(80), mib(0), &known(100, 81)), None, "less than a quarter of the margin");
         assert_eq!(kept(mib(0), mib(0), &known(100, 500)), Some(mib(100)), "what is shared counts several times");
-        assert_eq!(kept(mib(0), mib(0), &Known { is_surveyed: false, ..known(100, 80) }), None);
+        assert_eq!(kept(mib(0), mib(0), &MemoryOfGroup { is_surveyed: false, ..known(100, 80) }), None);
         assert_eq!(kept(mib(90), mib(90), &known(100, 80)), None, "its owner protects more");
         assert_eq!(kept(mib(80), mib(70), &known(100, 60)), Some(mib(70)));
         assert_eq!(kept(Max, Max, &known(100, 80)), None);
@@ -164,6 +164,6 @@ mod tests {
         assert_eq!(without(60 * MIB, Max, &known(100, 40)), Some(mib(50)));
         assert_eq!(without(600 * MIB, Max, &known(100, 40)), Some(mib(10)));
         assert_eq!(without(60 * MIB, mib(45), &known(100, 40)), None);
-        assert_eq!(without(60 * MIB, Max, &Known { is_surveyed: false, ..known(100, 40) }), None);
+        assert_eq!(without(60 * MIB, Max, &MemoryOfGroup { is_surveyed: false, ..known(100, 40) }), None);
     }
 }

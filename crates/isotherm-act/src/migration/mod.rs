@@ -117,7 +117,7 @@ impl Migration {
         let is_idle = |one: &Move| idle.binary_search(&one.page.start()).is_ok();
         let (idle, others): (Vec<Move>, Vec<Move>) = moves.into_iter().partition(is_idle);
         for (moves, pages) in [(idle, Pages::all_of(held.pid)), (others, Pages::of(held.pid, action))] {
-            move_all(&mut Target { held, pages, interrupt }, &moves, ranges, outcomes);
+            move_all(&mut HeldTarget { held, pages, interrupt }, &moves, ranges, outcomes);
         }
     }
 
@@ -217,20 +217,20 @@ impl Mover for FileMoves<'_> {
 }
 
 /// The pages of a process that is held.
-struct Target<'a> {
+struct HeldTarget<'a> {
     held: &'a Held,
     pages: Pages,
     interrupt: &'a AtomicBool,
 }
 
-impl Target<'_> {
+impl HeldTarget<'_> {
     /// The answer of a call by process ID, unless the process has ended meanwhile.
     fn unless_ended<T>(&self, answer: Result<T, Errno>) -> Result<T, Errno> {
         if self.held.has_ended() { Err(Errno::SRCH) } else { answer }
     }
 }
 
-impl Mover for Target<'_> {
+impl Mover for HeldTarget<'_> {
     fn migrate(&mut self, pages: &[u64], to: &[NodeId]) -> Result<Vec<Status>, Errno> {
         self.unless_ended(Ok(()))?;
         self.unless_ended(self.pages.migrate(pages, to))

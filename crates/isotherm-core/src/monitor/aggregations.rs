@@ -99,6 +99,6 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             region.rescale(&old, &new);
         }
         // The new maximum may allow fewer areas.
-        self.update_asked |= old.max_regions() != new.max_regions();
+        self.readings.asked |= old.max_regions() != new.max_regions();
     }
 }

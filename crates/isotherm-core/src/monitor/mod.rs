@@ -1,31 +1,27 @@
 //! The monitor: samples pages, aggregates the samples, adjusts the regions and follows the mappings.
 
 mod aggregations;
-mod mapping_survey;
-mod panel;
-mod parties;
+mod cpu_clock;
 mod rounds;
-mod survey;
+mod surveyor;
 mod views;
+mod watched;
 
-use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use rand::Rng;
 use thiserror::Error;
 
-use crate::panel::Panel;
 use crate::region_set::RegionSet;
-use crate::survey::{MappingHistories, SurveyPlan, SurveySettings};
+use crate::survey::SurveySettings;
 use crate::{
-    AccessProbe, AddressSpace, AtRest, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetId,
-    TargetSpace,
+    AccessProbe, AddressSpace, Attributes, BoxError, Observation, Region, Sample, Sink, Snapshot, TargetSpace,
 };
-use panel::PanelBuffers;
-use parties::FramesSeen;
+use cpu_clock::CpuClock;
 use rounds::OpenRound;
-use survey::{Blocks, Pass};
+use surveyor::{EndedSurvey, Surveyor};
 use views::ViewSamples;
+use watched::{Readings, Watched};
 
 /// The reason why a run cannot continue.
 #[derive(Debug, Error)]
@@ -40,9 +36,6 @@ pub enum MonitorError {
     #[error(transparent)]
     Sink(BoxError),
 }
-
-/// Tells how much CPU time was taken so far.
-type CpuClock = Box<dyn FnMut() -> Duration + Send>;
 
 /// What the driver of a monitor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,30 +94,18 @@ pub struct Monitor<S, P, K, R> {
     ends_early: bool,
     /// The round that was begun last.
     round: OpenRound,
-    /// When the mappings were read last.
-    updated: Duration,
+    /// When the mappings were read.
+    readings: Readings,
     /// The least time from one reading of the mappings to the next.
     update_gap: Duration,
-    update_asked: bool,
     /// How new targets are looked for. `None` if they are found by readings alone.
-    looks: Option<Looks>,
+    looks: Option<TargetSearch>,
     /// When new targets were looked for last.
     looked: Duration,
     /// The clears of the probe up to the last aggregation.
     clears: u64,
-    /// When to survey. `None` if there is no survey.
-    survey: Option<SurveyPlan>,
-    /// The survey that is under way.
-    pass: Option<Pass>,
-    /// The targets that were at rest at the start.
-    at_start: HashMap<TargetId, AtRest>,
-    panel: Panel,
-    /// Whether there is a panel.
-    has_panel: bool,
-    /// What earlier surveys have found, if they are by mapping.
-    mapping_histories: MappingHistories,
-    /// When the last survey of pages ended.
-    surveyed: Option<Duration>,
+    /// Surveys all pages. `None` if there is no survey.
+    surveyor: Option<Surveyor>,
     /// What the last step did.
     work: StepWork,
     /// Whether pages are sampled.
@@ -137,20 +118,17 @@ pub struct Monitor<S, P, K, R> {
     /// the machine.
     started: Option<(Duration, Duration)>,
     /// Tells the CPU time that the monitor has taken.
-    cpu_clock: Option<CpuClock>,
+    cpu_clock: CpuClock,
     // These buffers are used again in each round, so that a round allocates no memory.
     samples: Vec<Sample>,
     views: ViewSamples,
     answers: Vec<Observation>,
-    blocks: Blocks,
-    panel_buffers: PanelBuffers,
-    frames_seen: FramesSeen,
     snapshot: Snapshot,
 }
 
 /// How new targets are looked for, apart from readings of the mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looks {
+pub struct TargetSearch {
     /// The time from one look to the next.
     pub gap: Duration,
     /// How many targets may join at a look.
@@ -214,31 +192,21 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             aggregation_began: Duration::ZERO,
             ends_early: false,
             round: OpenRound::default(),
-            updated: Duration::ZERO,
+            readings: Readings::default(),
             update_gap: Duration::ZERO,
-            update_asked: false,
             looks: None,
             looked: Duration::ZERO,
             clears: 0,
-            survey: None,
-            pass: None,
-            at_start: HashMap::new(),
-            panel: Panel::default(),
-            has_panel: false,
-            mapping_histories: MappingHistories::default(),
-            surveyed: None,
+            surveyor: None,
             work: StepWork::default(),
             sampling: true,
             every: 1,
             by_lengths: false,
             started: None,
-            cpu_clock: None,
+            cpu_clock: CpuClock::default(),
             samples: Vec::new(),
             views: ViewSamples::default(),
             answers: Vec::new(),
-            blocks: Vec::new(),
-            panel_buffers: PanelBuffers::default(),
-            frames_seen: FramesSeen::default(),
             snapshot: Snapshot::default(),
         }
     }
@@ -262,9 +230,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Call it before [`start`](Self::start), or at any time to change the settings.
     pub fn set_survey(&mut self, settings: SurveySettings) {
         if self.probe.survey().is_some() || self.probe.mapping_survey().is_some() {
-            match &mut self.survey {
-                Some(plan) => plan.settings = settings,
-                None => self.survey = Some(SurveyPlan::new(settings)),
+            match &mut self.surveyor {
+                Some(surveyor) => surveyor.set_settings(settings),
+                None => self.surveyor = Some(Surveyor::new(settings)),
             }
         }
     }
@@ -281,7 +249,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Looks for new targets, apart from readings of the mappings, which cost more if there are many targets. By
     /// default, targets join when the mappings are read.
-    pub fn set_looks(&mut self, looks: Looks) {
+    pub fn set_target_search(&mut self, looks: TargetSearch) {
         self.looks = Some(looks);
     }
 
@@ -313,7 +281,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// Lets a part of a survey end when it has taken [`SurveySettings::part_time`] by this clock, which returns the CPU
     /// time that the monitor has taken so far. Without it, a part ends by the number of its blocks alone.
     pub fn set_cpu_clock(&mut self, clock: impl FnMut() -> Duration + Send + 'static) {
-        self.cpu_clock = Some(Box::new(clock));
+        self.cpu_clock = CpuClock(Some(Box::new(clock)));
     }
 
     /// What the last step did.
@@ -323,13 +291,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// The survey interval. `None` if there is no survey.
     pub fn survey_interval(&self) -> Option<Duration> {
-        self.survey.map(|plan| plan.settings.interval)
+        self.surveyor.as_ref().map(|surveyor| surveyor.settings().interval)
     }
 
     /// Reads the mappings at the next step, without waiting for the update interval. Call it when a target may have
     /// ended.
     pub fn ask_for_update(&mut self) {
-        self.update_asked = true;
+        self.readings.asked = true;
     }
 
     /// The sink that takes the results.
@@ -363,19 +331,21 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     /// If the address space, the probe or the sink fails.
     pub fn start(&mut self) -> Result<Next, MonitorError> {
         let now = Duration::ZERO;
-        let mut first = None;
-        match self.survey {
-            Some(_) => first = self.survey(now)?,
-            None => self.update(now)?,
-        }
+        let (surveyor, mut watched) = self.parts();
+        let first = match surveyor {
+            Some(surveyor) => surveyor.survey(&mut watched, now)?,
+            None => {
+                watched.update(now)?;
+                None
+            }
+        };
         let spaces: Vec<_> = self.regions.targets().iter().map(|target| target.space.clone()).collect();
         self.sink.start(&spaces).map_err(MonitorError::Sink)?;
-        if self.survey.is_some() {
-            self.find_rests()?;
-            self.at_start = self.panel.at_rest().collect();
+        if let (Some(surveyor), mut watched) = self.parts() {
+            surveyor.find_rests_at_start(&mut watched)?;
         }
-        if let Some(first) = first {
-            self.sink.surveyed(&first).map_err(MonitorError::Sink)?;
+        if let Some(EndedSurvey { found, .. }) = first {
+            self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
         }
         self.read_panel(now)?;
         self.begin_round(now)?;
@@ -405,27 +375,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
                 self.regions.split(&self.attributes, self.probe.granularity(), &mut self.rng);
             }
         }
-        let is_update_due = now >= self.update_due();
         // The next round begins below, and the samples of one that was counted may go on.
         let may_go_on = !round_is_over || self.round.counted;
-        let joined = if is_update_due { Vec::new() } else { self.look_for_new(now)? };
-        match &self.survey {
-            Some(plan) if now >= plan.due() => {
-                if may_go_on {
-                    self.look_at_samples()?;
-                }
-                // A survey that begins reads all mappings.
-                if self.pass.is_some() {
-                    if is_update_due { self.refresh(now)? } else { self.join(joined, now)? }
-                }
-                if let Some(found) = self.survey(now)? {
-                    self.sink.surveyed(&found).map_err(MonitorError::Sink)?;
-                }
-            }
-            None if is_update_due => self.update(now)?,
-            Some(_) if is_update_due => self.refresh(now)?,
-            _ => self.join(joined, now)?,
-        }
+        self.follow(now, may_go_on)?;
         if self.panel_due().is_some_and(|due| now >= due) {
             if may_go_on {
                 self.look_at_samples()?;
@@ -436,6 +388,72 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.begin_round(now)?;
         }
         Ok(self.next(now))
+    }
+
+    /// Follows the mappings and the pages: surveys, reads the mappings, and looks for new targets, as far as that is due.
+    /// A survey clears pages of samples, which are read before if they may go on.
+    fn follow(&mut self, now: Duration, samples_may_go_on: bool) -> Result<(), MonitorError> {
+        let is_update_due = now >= self.update_due();
+        let joined = if is_update_due { Vec::new() } else { self.look_for_new(now)? };
+        let is_survey_due = self.surveyor.as_ref().is_some_and(|surveyor| now >= surveyor.due());
+        if is_survey_due && samples_may_go_on {
+            self.look_at_samples()?;
+        }
+        let (surveyor, mut watched) = self.parts();
+        let Some(surveyor) = surveyor else {
+            if is_update_due {
+                watched.update(now)?;
+            } else {
+                watched.join(joined);
+            }
+            return Ok(());
+        };
+        let mut grows = false;
+        // A survey that begins reads all mappings.
+        if !is_survey_due || surveyor.is_under_way() {
+            grows = if is_update_due {
+                surveyor.refresh(&mut watched, now)?
+            } else {
+                surveyor.join(&mut watched, joined, now)?
+            };
+        }
+        let ended = if is_survey_due { surveyor.survey(&mut watched, now)? } else { None };
+        if grows || ended.as_ref().is_some_and(|ended| ended.grows) {
+            self.end_aggregation_soon(now);
+        }
+        match ended {
+            Some(EndedSurvey { found, .. }) => self.sink.surveyed(&found).map_err(MonitorError::Sink),
+            None => Ok(()),
+        }
+    }
+
+    /// When the panel is read next. `None` if there is none.
+    fn panel_due(&self) -> Option<Duration> {
+        self.surveyor.as_ref().and_then(Surveyor::panel_due)
+    }
+
+    fn read_panel(&mut self, now: Duration) -> Result<(), MonitorError> {
+        let (Some(surveyor), mut watched) = self.parts() else { return Ok(()) };
+        match surveyor.read_panel(&mut watched, now)? {
+            Some(found) => self.sink.panel_read(&found).map_err(MonitorError::Sink),
+            None => Ok(()),
+        }
+    }
+
+    /// The surveyor, and what it works on.
+    fn parts(&mut self) -> (Option<&mut Surveyor>, Watched<'_, S, P, R>) {
+        let watched = Watched {
+            space: &mut self.space,
+            probe: &mut self.probe,
+            regions: &mut self.regions,
+            rng: &mut self.rng,
+            attributes: &self.attributes,
+            readings: &mut self.readings,
+            work: &mut self.work,
+            cpu_clock: &mut self.cpu_clock,
+            started: self.started,
+        };
+        (self.surveyor.as_mut(), watched)
     }
 
     /// Whether at least half of the aggregation under way is over at `now`.
@@ -473,20 +491,16 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.snapshot.sampled_rounds = 0;
         self.snapshot.reads = 0;
         self.snapshot.max_reads = 0;
-        self.pass = None;
-        self.panel = Panel::default();
-        self.mapping_histories = MappingHistories::default();
-        self.surveyed = None;
-        match &mut self.survey {
-            Some(plan) => {
-                // The next step begins with a survey.
-                plan.restart();
-                let spaces = self.read_targets(now)?;
-                self.regions.replace_spaces(&spaces);
+        let (surveyor, mut watched) = self.parts();
+        match surveyor {
+            Some(surveyor) => {
+                surveyor.restart();
+                let spaces = watched.read_targets(now)?;
+                watched.regions.replace_spaces(&spaces);
+                surveyor.find_rests(&mut watched)?;
             }
-            None => self.update(now)?,
+            None => watched.update(now)?,
         }
-        self.find_rests()?;
         self.begin_round(now)?;
         Ok(self.next(now))
     }
@@ -505,7 +519,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             return Next::End;
         }
         let mut due = self.round.due;
-        let survey = self.survey.as_ref().map(SurveyPlan::due);
+        let survey = self.surveyor.as_ref().map(Surveyor::due);
         for other in survey.into_iter().chain([self.update_due()]).chain(self.look_due()).chain(self.panel_due()) {
             // What is due shortly before a round is over waits for it, to save a wake-up.
             if other + SHORTLY.min(self.attributes.sampling()) < due {
@@ -520,8 +534,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// When the mappings are read again.
     fn update_due(&self) -> Duration {
-        let interval = if self.update_asked { Duration::ZERO } else { self.attributes.update() };
-        self.updated + interval.max(self.update_gap)
+        let interval = if self.readings.asked { Duration::ZERO } else { self.attributes.update() };
+        self.readings.last + interval.max(self.update_gap)
     }
 
     /// When new targets are looked for again.
@@ -540,46 +554,6 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.probe.join(&joined).map_err(MonitorError::Probe)?;
         }
         Ok(joined)
-    }
-
-    /// Gives regions to targets that a look has found. The other targets stay as they are.
-    fn join(&mut self, joined: Vec<TargetSpace>, now: Duration) -> Result<(), MonitorError> {
-        if joined.is_empty() {
-            return Ok(());
-        }
-        if self.survey.is_some() {
-            return self.join_surveyed(joined, now);
-        }
-        let known = self.regions.targets().iter().map(|target| target.space.clone());
-        let mut spaces: Vec<TargetSpace> = known.chain(joined).collect();
-        spaces.sort_by_key(|space| space.id);
-        self.regions.update(spaces, &self.attributes, self.probe.granularity());
-        Ok(())
-    }
-
-    /// Reads the mappings again. Targets join and leave, and regions follow the mappings.
-    fn update(&mut self, now: Duration) -> Result<(), MonitorError> {
-        let spaces = self.read_targets(now)?;
-        self.regions.update(spaces, &self.attributes, self.probe.granularity());
-        Ok(())
-    }
-
-    /// Those of `spaces` whose target has no regions yet.
-    fn unknown<'a>(&self, spaces: &'a [TargetSpace]) -> impl Iterator<Item = &'a TargetSpace> + use<'a, S, P, K, R> {
-        let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
-        spaces.iter().filter(move |space| !known.contains(&space.id))
-    }
-
-    /// The targets and their mappings as they are at `now`. The probe takes them in.
-    fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
-        self.updated = now;
-        self.update_asked = false;
-        let mut spaces = self.space.read_targets().map_err(MonitorError::Space)?;
-        spaces.retain(|space| !space.mappings.is_empty());
-        self.work.joined = self.unknown(&spaces).count();
-        self.probe.update(&spaces).map_err(MonitorError::Probe)?;
-        self.work.updated = true;
-        Ok(spaces)
     }
 }
 

@@ -68,7 +68,9 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         if self.samples.is_empty() {
             return Ok(());
         }
-        self.look_beside_samples()?;
+        if let Some(surveyor) = &mut self.surveyor {
+            surveyor.look_beside(&mut self.probe, &self.samples)?;
+        }
         self.views.clear(&mut self.probe).map_err(MonitorError::Probe)
     }
 
@@ -91,13 +93,13 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             self.round.leave_out(self.round.passed(now).div_f64(MOST_PART));
             return Ok(());
         }
-        let (before, began) = (self.probe.clears(), self.cpu_time());
+        let (before, began) = (self.probe.clears(), self.cpu_clock.now());
         self.prepare_access_checks()?;
-        let clearing = self.cpu_since(began).unwrap_or_default();
+        let clearing = self.cpu_clock.since(began).unwrap_or_default();
         self.work.chosen = self.samples.len();
         self.work.cleared = self.probe.clears().saturating_sub(before);
-        if let Some(plan) = &mut self.survey {
-            plan.sampled(self.work.cleared);
+        if let Some(surveyor) = &mut self.surveyor {
+            surveyor.sampled(self.work.cleared);
         }
         let length = if self.samples.is_empty() && !self.ends_early { self.rounds_without_samples() } else { 1 };
         let due = self.beat(now) + self.attributes.sampling().saturating_mul(length);

@@ -16,15 +16,12 @@
 //! - *The start.* Much is unknown then, so the first three seconds may take a credit: thirty seconds of the budget, but
 //!   300 ms of CPU time at most. The ten seconds are counted from then on.
 
-mod recent;
-
 use std::time::Duration;
 
+use super::recent::{MEAN_TIME, RecentShare, WINDOW, Window};
 use crate::SurveyWork;
 use crate::panel;
 use crate::survey::{BLOCK_PAGES, CLEAR_PAGE, SurveySettings};
-pub(crate) use recent::RecentShare;
-use recent::{MEAN_TIME, WINDOW, Window};
 
 /// What isotherm may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +78,7 @@ pub struct Pace {
 const PLANNED: f64 = 0.91;
 
 /// The start of a run, in which the credit may be spent.
-pub(crate) const START: Duration = Duration::from_secs(3);
+pub(super) const START: Duration = Duration::from_secs(3);
 
 /// The credit: so many seconds of the budget, but at most so much CPU time, in seconds.
 const CREDIT: f64 = 30.0;

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::budget::{RecentShare, START};
+use super::budget::START;
+use super::recent::RecentShare;
 use crate::survey::{LONGEST_WAIT, SurveySettings};
 use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, Start, StepWork};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::START;
+use super::budget::START;
 
 /// The time over which the recently spent share is a mean.
 pub(super) const MEAN_TIME: f64 = 10.0;

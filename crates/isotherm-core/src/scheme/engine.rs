@@ -22,7 +22,7 @@ use super::moved::{LOOK_AGAIN, Moved};
 use super::priority::MAX_AGE;
 use super::returned::WithReturns;
 use super::slowdown::Judgement;
-use super::victims::{Found, Freed, Tally, window};
+use super::victims::{Freed, FreedSince, Tally, window};
 use super::{
     Action, Actuator, CacheWork, Condition, Gauges, Goal, MakesRoomError, Moves, PageInspector, ProcessFacts, Report,
     Returns, Scheme, Wake, WantedLimits,
@@ -258,7 +258,7 @@ impl<A: Actuator, I: PageInspector, G: Gauges> Schemes<A, I, G> {
                 true => Some(active.victims.take_old(snapshot.time, window)),
                 false => active.victims.look(snapshot.time, window, survey, present),
             };
-            let Some(Found { tally: seen, newly, over }) = found else {
+            let Some(FreedSince { tally: seen, newly, over }) = found else {
                 continue;
             };
             active.report.total.watched_bytes += seen.freed;

@@ -46,7 +46,7 @@ pub(crate) struct Tally {
 
 /// What a look at freed memory has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FreedSince {
     /// The memory whose window is over.
     pub tally: Tally,
     /// Bytes that have come back since the look before, of all that is watched.
@@ -78,7 +78,7 @@ struct Victim {
     /// A time after the action. The time of its snapshot is before the action, by as long as the scheme was busy.
     after: Option<Duration>,
     returned: u64,
-    /// Of these, bytes that were [told](Found::newly) already.
+    /// Of these, bytes that were [told](FreedSince::newly) already.
     told: u64,
 }
 
@@ -121,7 +121,7 @@ impl Victims {
     }
 
     /// Takes out the memory whose window is over at the time `now`, and returns how much of it was moved back.
-    pub(crate) fn take_old(&mut self, now: Duration, window: Duration) -> Found {
+    pub(crate) fn take_old(&mut self, now: Duration, window: Duration) -> FreedSince {
         let mut tally = Tally::default();
         self.watched.retain(|victim| {
             let is_over = now >= victim.at.saturating_add(window);
@@ -131,7 +131,7 @@ impl Victims {
             }
             !is_over
         });
-        Found { tally, newly: tally.returned, over: Vec::new() }
+        FreedSince { tally, newly: tally.returned, over: Vec::new() }
     }
 
     /// Begins the snapshot of the time `now`. `survey` is the time of the last survey, if there is one, and `present`
@@ -143,7 +143,7 @@ impl Victims {
         window: Duration,
         survey: Option<Duration>,
         mut present: impl FnMut(TargetId, AddrRange) -> Option<u64>,
-    ) -> Option<Found> {
+    ) -> Option<FreedSince> {
         self.snapshots += 1;
         for victim in self.watched.iter_mut().filter(|victim| victim.after.is_none()) {
             // The next snapshot may have been taken while the scheme was acting. The one after that was sent later.
@@ -156,7 +156,7 @@ impl Victims {
         self.surveyed = survey;
         let seen = survey.unwrap_or(now);
         let mut looked = 0;
-        let mut found = Found::default();
+        let mut found = FreedSince::default();
         self.watched.retain_mut(|victim| {
             let is_over = seen >= victim.at.saturating_add(window);
             let is_due = match survey {

@@ -172,7 +172,7 @@ impl CachedFiles {
     fn look(&mut self) {
         let began = Instant::now();
         let (files, seen, left_out) = Default::default();
-        let mut look = Look { places: &mut self.places, files, seen, left_out };
+        let mut look = FileSearch { places: &mut self.places, files, seen, left_out };
         for root in &self.roots {
             look.visit(root);
         }
@@ -185,7 +185,7 @@ impl CachedFiles {
             pids.iter().for_each(|pid| look.visit_files_of(*pid));
             self.has_users = !pids.is_empty();
         }
-        let Look { files, seen, left_out, .. } = look;
+        let FileSearch { files, seen, left_out, .. } = look;
         self.places.retain(|id| seen.contains(id));
         self.left_out = left_out;
         let mapping = |file: &Arc<CachedFile>| Mapping {
@@ -224,7 +224,7 @@ impl AddressSpace for CachedFiles {
 }
 
 /// One look for files.
-struct Look<'a> {
+struct FileSearch<'a> {
     places: &'a mut Places,
     files: BTreeMap<u64, Arc<CachedFile>>,
     /// The files that were seen, whether they have page cache or not: a file may have several names.
@@ -232,7 +232,7 @@ struct Look<'a> {
     left_out: LeftOut,
 }
 
-impl Look<'_> {
+impl FileSearch<'_> {
     /// Visits a file, or a directory and what is below it on the same file system.
     fn visit(&mut self, root: &Path) {
         let Ok((_, of_root)) = find(root) else { return };

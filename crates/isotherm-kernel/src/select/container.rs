@@ -82,12 +82,12 @@ const SHOWN_OF_ID: usize = 12;
 pub struct Containers {
     root: PathBuf,
     /// What runtimes know of a container, by its ID.
-    known: RefCell<HashMap<String, Known>>,
+    known: RefCell<HashMap<String, RuntimeNames>>,
 }
 
 /// What runtimes know of a container.
 #[derive(Debug, Default)]
-struct Known {
+struct RuntimeNames {
     names: Vec<String>,
     /// The names of the pod, the namespace and the container in Kubernetes.
     in_pod: Option<[String; 3]>,
@@ -140,18 +140,18 @@ impl Containers {
     }
 
     /// What `of` makes of what runtimes know of a container whose cgroup is at `path`.
-    fn known<T>(&self, id: &str, path: &str, of: impl FnOnce(&Known) -> T) -> T {
+    fn known<T>(&self, id: &str, path: &str, of: impl FnOnce(&RuntimeNames) -> T) -> T {
         let mut known = self.known.borrow_mut();
         of(known.entry(id.into()).or_insert_with(|| self.find(id, path)))
     }
 
-    fn find(&self, id: &str, path: &str) -> Known {
+    fn find(&self, id: &str, path: &str) -> RuntimeNames {
         let mut names = self.names_of(id, path);
         let in_pod = self.in_bundle(id).or_else(|| names.iter().find_map(|name| of_dockershim(name)));
         for [pod, namespace, container] in self.in_logs(id).chain(in_pod.clone()) {
             names.extend([format!("{namespace}/{pod}"), pod, container]);
         }
-        Known { names, in_pod }
+        RuntimeNames { names, in_pod }
     }
 
     /// The names of the pod, the namespace and the container that a runtime has in the configuration of a container.

@@ -16,7 +16,7 @@ use super::BpfError;
 use super::leaf::{Extent, Leaf};
 use super::program::{Lookup, PageTables, Program, SYS_NICE, missing_capabilities};
 use super::space::SpaceHandle;
-use super::target::Target;
+use super::target::BpfTarget;
 use isotherm_kernel::madvise::{Advice, advise};
 use isotherm_kernel::pages::{FlagTable, Flags, PagemapEntry};
 use isotherm_kernel::{HUGE, Scratch};
@@ -68,7 +68,7 @@ impl Folios {
 
     /// The range to clear so that the page at `addr`, which is in `frame`, is cleared and no folio is split. `None` if
     /// there is no such range.
-    pub(super) fn whole_around(&mut self, target: &Target, addr: u64, frame: u64) -> Option<Whole> {
+    pub(super) fn whole_around(&mut self, target: &BpfTarget, addr: u64, frame: u64) -> Option<Whole> {
         let flags = self.flags(frame)?;
         if flags.is_hugetlb() || flags.is_no_page() {
             return None;

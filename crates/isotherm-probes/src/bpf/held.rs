@@ -12,7 +12,7 @@ use super::pages::FrameTable;
 use super::probe::BpfProbe;
 use super::space::SpaceHandle;
 use super::sweep::LONGEST;
-use super::target::Target;
+use super::target::BpfTarget;
 
 /// The end of the machine's memory is read at most this often.
 const READ_MEMORY_EVERY: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ impl BpfProbe {
     pub(super) fn hold_changed(
         &mut self,
         targets: &[TargetSpace],
-        changed: impl Fn(&Target, &TargetSpace) -> bool,
+        changed: impl Fn(&BpfTarget, &TargetSpace) -> bool,
     ) -> Result<Vec<(TargetId, io::Error)>, BpfError> {
         // Reading it takes about a third of what a new target costs.
         if self.memory_read.elapsed() >= READ_MEMORY_EVERY {
@@ -75,7 +75,7 @@ impl BpfProbe {
     /// The identity of a target's address space, or `None` if the target has ended or refuses access. It changes when
     /// the target calls exec.
     pub(crate) fn address_space(&self, target: TargetId) -> Option<u64> {
-        self.held(target).and_then(Target::space).map(SpaceHandle::identity)
+        self.held(target).and_then(BpfTarget::space).map(SpaceHandle::identity)
     }
 
     /// Calls `found` with the address of each block of a target that has page-table entries, and the page frames of the
@@ -86,7 +86,7 @@ impl BpfProbe {
         pages.frames(&mut self.program, &self.tables, &self.targets[index], found)
     }
 
-    pub(super) fn held(&self, target: TargetId) -> Option<&Target> {
+    pub(super) fn held(&self, target: TargetId) -> Option<&BpfTarget> {
         let index = self.targets.binary_search_by_key(&target, |known| known.id).ok()?;
         Some(&self.targets[index])
     }

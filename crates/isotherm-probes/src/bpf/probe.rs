@@ -19,7 +19,7 @@ use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::{Opened, PagemapKind, SpaceHandle};
 use super::sweep::{SweepCredit, SweepResult, Sweeper};
 use super::swept::Swept;
-use super::target::{Clearing, State, Target};
+use super::target::{BpfTarget, Clearing, State};
 use super::tasks::Tasks;
 use crate::page_nodes::PageNodes;
 use isotherm_kernel::madvise::RANGES_A_CALL;
@@ -40,7 +40,7 @@ pub struct BpfProbe {
     /// When the sweeps of the targets that are being added have to end.
     pub(super) sweeps_end: Instant,
     /// Sorted by ID.
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<BpfTarget>,
     pub(super) clears: u64,
     /// When the end of the machine's memory was read last.
     pub(super) memory_read: Instant,
@@ -172,9 +172,9 @@ impl BpfProbe {
     pub(super) fn renew(
         &mut self,
         space: &TargetSpace,
-        before: Option<Target>,
-    ) -> Result<(Target, Option<io::Error>), BpfError> {
-        let target = |state| Target::new(space.id, state, &space.mappings, Swept::default());
+        before: Option<BpfTarget>,
+    ) -> Result<(BpfTarget, Option<io::Error>), BpfError> {
+        let target = |state| BpfTarget::new(space.id, state, &space.mappings, Swept::default());
         let Some(pid) = space.id.pid() else {
             return Ok((target(State::Refused), Some(io::ErrorKind::Unsupported.into())));
         };
@@ -210,7 +210,7 @@ impl BpfProbe {
                 SweepResult::Refused => return Ok((target(State::Refused), Some(Errno::PERM.into()))),
             }
         }
-        let mut target = Target::new(space.id, State::Held(new), &space.mappings, swept);
+        let mut target = BpfTarget::new(space.id, State::Held(new), &space.mappings, swept);
         target.look_elsewhere(None);
         Ok((target, None))
     }
@@ -376,7 +376,7 @@ impl BpfProbe {
 impl AccessProbe for BpfProbe {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
         // If the list of mappings is the one of the last time, it was not read again: there are too many targets.
-        let was_read = |known: &Target, space: &TargetSpace| !Arc::ptr_eq(known.mappings(), &space.mappings);
+        let was_read = |known: &BpfTarget, space: &TargetSpace| !Arc::ptr_eq(known.mappings(), &space.mappings);
         let refusal = self.hold_changed(targets, was_read)?.pop();
         let any_held = self.targets.iter().any(|target| target.space().is_some());
         match refusal {

@@ -21,7 +21,7 @@ use super::direct_map::memory_end;
 use super::pages::{FramesOf, frames_of};
 use super::probe::BpfProbe;
 use super::space::SpaceHandle;
-use super::target::Target;
+use super::target::BpfTarget;
 
 impl Survey for BpfProbe {
     /// Turns sweeps off: see [`BpfProbe::set_sweeps`].
@@ -93,7 +93,7 @@ impl Survey for BpfProbe {
     }
 
     fn unseen(&self, target: TargetId) -> Vec<(AddrRange, Unseen)> {
-        self.held(target).map_or_else(Vec::new, Target::unseen)
+        self.held(target).map_or_else(Vec::new, BpfTarget::unseen)
     }
 
     fn left_out(&self) -> Option<String> {

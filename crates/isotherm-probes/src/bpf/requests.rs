@@ -10,7 +10,7 @@ use super::folio::{Folios, Whole};
 use super::leaf::{Extent, Leaf};
 use super::program::{PageTables, Program, Walked};
 use super::space::SpaceHandle;
-use super::target::{Clearing, Target};
+use super::target::{BpfTarget, Clearing};
 use super::words::accessed;
 
 /// A sample that must be cleared.
@@ -32,7 +32,7 @@ pub(super) struct Request {
 pub(super) fn note(
     program: &mut Program,
     tables: &PageTables,
-    target: &mut Target,
+    target: &mut BpfTarget,
     requests: &[Request],
 ) -> Result<(), BpfError> {
     let Some(pgd) = target.space().map(SpaceHandle::pgd) else { return Ok(()) };
@@ -57,7 +57,12 @@ pub(super) fn note(
 
 /// Clears `requests`, all of one target and at most [`isotherm_kernel::madvise::RANGES_A_CALL`] of them. Returns how
 /// many were cleared. The samples that the kernel refuses to clear become unobservable.
-pub(super) fn clear_in(target: &mut Target, folios: &Folios, requests: &[Request], unobservable: &mut [bool]) -> u64 {
+pub(super) fn clear_in(
+    target: &mut BpfTarget,
+    folios: &Folios,
+    requests: &[Request],
+    unobservable: &mut [bool],
+) -> u64 {
     let mut cleared = 0;
     let mut rest = requests;
     while let Some((first, others)) = rest.split_first() {

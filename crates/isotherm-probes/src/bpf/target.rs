@@ -17,7 +17,7 @@ use crate::elsewhere::AccessedElsewhere;
 
 /// A target, and whether it can be watched.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct BpfTarget {
     pub(super) id: TargetId,
     pub(super) state: State,
     /// The memory that has been swept.
@@ -69,7 +69,7 @@ pub(super) enum State {
     Refused,
 }
 
-impl Target {
+impl BpfTarget {
     /// A target with its current mappings.
     pub(super) fn new(id: TargetId, state: State, mappings: &Arc<[Mapping]>, swept: Swept) -> Self {
         let (mappings, clearing) = (Arc::clone(mappings), vec![Clearing::default(); mappings.len()]);
@@ -210,7 +210,7 @@ impl Target {
 }
 
 /// Which of `mappings` are locked: those that overlap a locked mapping of before.
-fn locked_as_before(before: &Target, mappings: &[Mapping]) -> Vec<Clearing> {
+fn locked_as_before(before: &BpfTarget, mappings: &[Mapping]) -> Vec<Clearing> {
     let known = before.mappings.iter().zip(&before.clearing);
     let mut locked = known.filter(|(_, clearing)| **clearing == Clearing::Locked).peekable();
     let of = |mapping: &Mapping| {
@@ -229,9 +229,9 @@ mod tests {
         AddrRange::new(start, end).unwrap()
     }
 
-    fn target(ranges: &[(u64, u64)]) -> Target {
+    fn target(ranges: &[(u64, u64)]) -> BpfTarget {
         let mapping = |&(start, end): &_| Mapping::anonymous(range(start, end));
-        Target::new(TargetId::PhysicalMemory, State::Gone, &ranges.iter().map(mapping).collect(), Swept::default())
+        BpfTarget::new(TargetId::PhysicalMemory, State::Gone, &ranges.iter().map(mapping).collect(), Swept::default())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use isotherm_kernel::pages::{FlagTable, PageBuffer, Table};
 use super::accesses::Accesses;
 use super::bitmap::BITMAP;
 use super::frames::{Frames, Page, State};
-use super::target::Target;
+use super::target::IdleTarget;
 use super::{IdleError, IdleProbe};
 
 /// Tells of pages whether they were accessed since an [`IdleProbe`] has marked them, on any thread. It marks nothing.
@@ -26,7 +26,7 @@ pub struct IdleLook {
     flags: FlagTable,
     files: FileTable,
     accesses: Accesses,
-    targets: Vec<Target>,
+    targets: Vec<IdleTarget>,
     pages: Vec<Page>,
     frames: Vec<Option<u64>>,
     buffer: PageBuffer,
@@ -56,7 +56,7 @@ impl AccessProbe for IdleLook {
     fn update(&mut self, targets: &[TargetSpace]) -> Result<(), BoxError> {
         self.targets.clear();
         for space in targets {
-            self.targets.push(Target::open(&self.root, &self.files, space)?.0);
+            self.targets.push(IdleTarget::open(&self.root, &self.files, space)?.0);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::IdleError;
 use super::accesses::Accesses;
 use super::bitmap::{BITMAP, READ_REACH, WORD, WRITE_REACH};
 use super::survey::IdleSurvey;
-use super::target::Target;
+use super::target::IdleTarget;
 use crate::elsewhere::AccessedElsewhere;
 use isotherm_kernel::page_cache::FileTable;
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, Pagemap, Table, TableError};
@@ -24,7 +24,7 @@ pub struct IdleProbe {
     pub(super) flags: FlagTable,
     /// The files whose page cache is a target.
     pub(super) files: FileTable,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<IdleTarget>,
     /// What devices and io_uring access of each process. The kernel sees the accesses of guests.
     pub(super) elsewhere: HashMap<TargetId, AccessedElsewhere>,
     pub(super) clears: u64,
@@ -165,7 +165,7 @@ impl IdleProbe {
         self.order.clear();
         let mut target = None;
         for (index, sample) in (0..).zip(samples) {
-            if target.is_none_or(|target: &Target| target.id != sample.target) {
+            if target.is_none_or(|target: &IdleTarget| target.id != sample.target) {
                 target = self.targets.iter().find(|target| target.id == sample.target);
             }
             if target.is_some_and(|target| target.maps(sample.addr)) {
@@ -293,7 +293,7 @@ impl IdleProbe {
         // A page of a process may have been freed, moved or faulted in since the clear.
         let physical = |index: usize| {
             let target = self.targets.iter().find(|target| target.id == samples[index].target);
-            target.is_some_and(Target::is_physical)
+            target.is_some_and(IdleTarget::is_physical)
         };
         self.order.clear();
         for (index, look) in self.looks.iter().enumerate() {
@@ -327,7 +327,7 @@ impl AccessProbe for IdleProbe {
         let mut refused = None;
         let mut any_open = false;
         for space in targets {
-            let (target, refusal) = Target::open(&self.root, &self.files, space)?;
+            let (target, refusal) = IdleTarget::open(&self.root, &self.files, space)?;
             // What can be read at another time does not end a run that goes on.
             any_open |= refusal.as_ref().is_none_or(|error| !is_first && Unreadable::passes(error));
             refused = refusal.map(|source| IdleError::Refused { target: space.id, source }).or(refused);
@@ -344,7 +344,7 @@ impl AccessProbe for IdleProbe {
     fn join(&mut self, joined: &[TargetSpace]) -> Result<(), BoxError> {
         for space in joined {
             // One that refuses access is opened again at the next update.
-            let (target, _) = Target::open(&self.root, &self.files, space)?;
+            let (target, _) = IdleTarget::open(&self.root, &self.files, space)?;
             self.targets.push(target);
             self.look_elsewhere(space);
         }

@@ -23,7 +23,7 @@ use super::IdleError;
 use super::frames::Frames;
 use super::probe::IdleProbe;
 use super::survey::{IdleSurvey, Suspects};
-use super::target::Target;
+use super::target::IdleTarget;
 
 impl Survey for IdleProbe {
     fn begin(&mut self) -> Result<(), BoxError> {
@@ -37,7 +37,7 @@ impl Survey for IdleProbe {
 
     /// Opens the target again: exec gives a process another address space.
     fn read(&mut self, space: &TargetSpace, part: SurveyPart, blocks: &mut Vec<BlockPages>) -> Result<Rest, BoxError> {
-        let (target, _) = Target::open(&self.root, &self.files, space)?;
+        let (target, _) = IdleTarget::open(&self.root, &self.files, space)?;
         self.look_elsewhere(space);
         let elsewhere = self.elsewhere.get(&space.id);
         let survey = self.survey.get_or_insert_default();

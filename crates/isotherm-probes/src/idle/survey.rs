@@ -9,7 +9,7 @@ use isotherm_kernel::pages::{PageBuffer, PagemapEntry, TableError};
 use super::accesses::Accesses;
 use super::explore::{Explored, blocks_of};
 use super::frames::{Frames, Page, State, heads};
-use super::target::{BlockEntries, PagePlace, Target};
+use super::target::{BlockEntries, IdleTarget, PagePlace};
 use crate::elsewhere::AccessedElsewhere;
 use crate::mapping::{is_memory, is_of_a_file};
 use crate::page_nodes::PageNodes;
@@ -61,7 +61,7 @@ impl IdleSurvey {
     pub(super) fn read(
         &mut self,
         (frames, accesses): (&mut Frames<'_>, &Accesses),
-        (target, elsewhere): (&Target, Option<&AccessedElsewhere>),
+        (target, elsewhere): (&IdleTarget, Option<&AccessedElsewhere>),
         mappings: &[Mapping],
         part: SurveyPart,
         blocks: &mut Vec<BlockPages>,
@@ -108,7 +108,7 @@ impl IdleSurvey {
         &mut self,
         frames: &mut Frames<'_>,
         accesses: &Accesses,
-        target: &Target,
+        target: &IdleTarget,
         usable: &mut Usable<'_>,
         starts: &[u64],
         blocks: &mut Vec<BlockPages>,
@@ -212,7 +212,7 @@ impl IdleSurvey {
     pub(super) fn clear(
         &mut self,
         (frames, accesses): (&mut Frames<'_>, &Accesses),
-        target: &Target,
+        target: &IdleTarget,
         blocks: &mut [ClearPages],
     ) -> Result<u64, TableError> {
         let mut marked = 0;
@@ -226,7 +226,7 @@ impl IdleSurvey {
         &mut self,
         frames: &mut Frames<'_>,
         accesses: &Accesses,
-        target: &Target,
+        target: &IdleTarget,
         blocks: &mut [ClearPages],
     ) -> Result<u64, TableError> {
         self.pages.clear();
@@ -271,7 +271,7 @@ impl IdleSurvey {
 
 /// How many blocks are looked up together. The frames of a process lie anywhere, so that all of them are. Physical
 /// memory has its frames in order, and files may have far more pages than a process.
-fn at_once(target: &Target) -> usize {
+fn at_once(target: &IdleTarget) -> usize {
     if target.id.pid().is_some() { usize::MAX } else { PHYSICAL_BLOCKS }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum PagePlace {
 
 /// A target, and the method by which the frames of its pages are found.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct IdleTarget {
     pub(super) id: TargetId,
     /// Sorted and disjoint.
     mappings: Arc<[Mapping]>,
@@ -50,7 +50,7 @@ enum Method {
     Refused,
 }
 
-impl Target {
+impl IdleTarget {
     /// Opens a target. `files` are those of the page cache. The second value is the error if access to the target's
     /// memory is not permitted.
     pub(super) fn open(

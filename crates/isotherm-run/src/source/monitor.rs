@@ -227,7 +227,7 @@ impl Driver {
             let is_alone = work.looked && work.survey.is_none() && !work.updated;
             let cost = is_alone.then(|| self.meter.last_step_without_rounds());
             let joined = if work.looked { work.joined } else { 0 };
-            monitor.set_looks(looks.looked(now, joined, cost, self.pacer.left()));
+            monitor.set_target_search(looks.looked(now, joined, cost, self.pacer.left()));
         }
         let StepResult { snapshot, survey, panel } = std::mem::take(&mut *self.found.borrow_mut());
         let is_snapshot = snapshot.is_some();

@@ -6,22 +6,26 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::parties::{FramesSeen, Parties};
-use super::{Monitor, MonitorError, SurveyWork};
-use crate::survey::{BLOCK_PAGES, BlockList, Credit, Learned, MappingIndex, MappingSums, SurveySnapshot, TargetSurvey};
-use crate::{AccessProbe, AddressSpace, PAGE_SIZE, Sink};
+use super::{MonitorError, SurveyWork, Surveyor, Watched, parties_of};
+use crate::survey::{BLOCK_PAGES, BlockList, Learned, MappingIndex, MappingSums, SurveySnapshot, TargetSurvey};
+use crate::{AccessProbe, AddressSpace, PAGE_SIZE};
 
-impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
+impl Surveyor {
     /// Reads and clears all mappings of all targets. Each mapping becomes a region.
-    pub(super) fn survey_mappings(&mut self, now: Duration) -> Result<SurveySnapshot, MonitorError> {
-        let spaces = self.read_targets(now)?;
-        let of = self.parties_of(&spaces);
-        let credit = self.survey.as_mut().map_or_else(Credit::default, |plan| plan.begin(now));
+    pub(super) fn survey_mappings<S: AddressSpace, P: AccessProbe, R: Rng>(
+        &mut self,
+        on: &mut Watched<'_, S, P, R>,
+        now: Duration,
+    ) -> Result<SurveySnapshot, MonitorError> {
+        let spaces = on.read_targets(now)?;
+        let of = parties_of(on.space, &spaces);
+        let credit = self.plan.begin(now);
         self.mapping_histories.retain(|id| spaces.iter().any(|space| space.id == id));
         let mut found = SurveySnapshot { time: now, ..SurveySnapshot::default() };
         let (mut learned, mut blocks) = (Learned::default(), 0);
         let mut surveyed = Vec::with_capacity(spaces.len());
         for space in spaces {
-            let Some(survey) = self.probe.mapping_survey() else { break };
+            let Some(survey) = on.probe.mapping_survey() else { break };
             let mut read = survey.read_and_clear(&space).map_err(MonitorError::Probe)?;
             let mut indices = Vec::with_capacity(read.len());
             read.retain_mut(|read| {
@@ -59,12 +63,10 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         // Which memory several targets share is not known.
         let (added, _) = Parties::begin(&[], of, FramesSeen::default()).end(&found.targets);
         (found.total, found.by_party) = (added.total, added.by_party);
-        self.regions.follow_mappings(surveyed, found.interval, &self.attributes);
-        if let Some(plan) = &mut self.survey {
-            plan.end(now, learned, credit);
-            plan.wait_for_targets(now, found.cost.clears);
-        }
-        self.work.survey = Some(SurveyWork { read: blocks, cleared: 0, is_last_part: true });
+        on.regions.follow_mappings(surveyed, found.interval, on.attributes);
+        self.plan.end(now, learned, credit);
+        self.plan.wait_for_targets(now, found.cost.clears);
+        on.work.survey = Some(SurveyWork { read: blocks, cleared: 0, is_last_part: true });
         Ok(found)
     }
 }

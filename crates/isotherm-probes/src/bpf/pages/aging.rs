@@ -23,7 +23,7 @@ use super::shared::{CHECK, SharedPages};
 use crate::bpf::BpfError;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::SharedMemory;
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 
 /// Aging is not tried again for so many surveys if it has left most of the shared pages.
 const FRUITLESS: u64 = 64;
@@ -81,7 +81,7 @@ struct Sums {
 
 impl Aging {
     /// Begins a survey of `targets`, which are sorted by ID.
-    pub(super) fn begin(&mut self, targets: &[Target], mode: SharedMemory) {
+    pub(super) fn begin(&mut self, targets: &[BpfTarget], mode: SharedMemory) {
         self.survey += 1;
         self.results.clear();
         let known = self.targets.len();
@@ -116,7 +116,7 @@ impl Aging {
         (program, tables): (&mut Program, &PageTables),
         (reader, zeros): (&mut Reader, &Zeros),
         shared: &mut SharedPages,
-        (targets, index): (&mut [Target], usize),
+        (targets, index): (&mut [BpfTarget], usize),
     ) -> Result<u64, BpfError> {
         let Some(path) = self.groups.of(targets[index].id).cloned() else { return Ok(0) };
         if self.results.contains_key(&path) {
@@ -136,7 +136,7 @@ impl Aging {
         if !matches!(result, Aged::Yes { .. }) {
             return Ok(0);
         }
-        let mut read = |targets: &mut [Target]| -> Result<Vec<Vec<BlockPages>>, BpfError> {
+        let mut read = |targets: &mut [BpfTarget]| -> Result<Vec<Vec<BlockPages>>, BpfError> {
             let mut all = Vec::with_capacity(members.len());
             for &index in &members {
                 // What sampling has cleared says nothing about the accessed bits now.
@@ -214,7 +214,7 @@ impl Aging {
     fn take(
         &mut self,
         shared: &mut SharedPages,
-        target: &mut Target,
+        target: &mut BpfTarget,
         before: &[BlockPages],
         after: &[BlockPages],
     ) -> Sums {
@@ -250,7 +250,7 @@ fn bits(block: &BlockPages, pages: PageBits) -> u64 {
     if block.huge { count.min(1) } else { count }
 }
 
-fn position(targets: &[Target], id: TargetId) -> Option<usize> {
+fn position(targets: &[BpfTarget], id: TargetId) -> Option<usize> {
     targets.binary_search_by_key(&id, |target| target.id).ok()
 }
 

@@ -15,7 +15,7 @@ use crate::bpf::entries::{Entries, PAGES};
 use crate::bpf::folio::Folios;
 use crate::bpf::program::{MAX_TABLES, PageTables, Program};
 use crate::bpf::shared_memory::SharedMemory;
-use crate::bpf::target::{Clearing, Target};
+use crate::bpf::target::{BpfTarget, Clearing};
 use crate::mapping::{is_memory, is_of_a_file};
 
 /// The number of blocks that are read, cleared and read again together.
@@ -77,7 +77,7 @@ impl Clearer {
     pub(super) fn clear(
         &mut self,
         tools: &mut Tools<'_>,
-        target: &mut Target,
+        target: &mut BpfTarget,
         blocks: &mut [ClearPages],
     ) -> Result<u64, BpfError> {
         let mut cleared = 0;
@@ -100,7 +100,7 @@ impl Clearer {
     }
 
     /// Chooses the ranges.
-    fn plan(&mut self, tools: &mut Tools<'_>, target: &Target, blocks: &mut [ClearPages]) -> Result<(), BpfError> {
+    fn plan(&mut self, tools: &mut Tools<'_>, target: &BpfTarget, blocks: &mut [ClearPages]) -> Result<(), BpfError> {
         self.spans.clear();
         self.asked.clear();
         let mut masks = Masks::new(target.mappings(), target.clearing());
@@ -157,7 +157,7 @@ impl Clearer {
     }
 
     /// Clears the ranges.
-    fn carry_out(&mut self, folios: &Folios, target: &mut Target, blocks: &[ClearPages]) {
+    fn carry_out(&mut self, folios: &Folios, target: &mut BpfTarget, blocks: &[ClearPages]) {
         let spans = std::mem::take(&mut self.spans);
         let mut rest = spans.list();
         while let ([first, others @ ..], Some(space)) = (rest, target.space()) {
@@ -210,7 +210,7 @@ impl Clearer {
     fn verify(
         &mut self,
         tools: &mut Tools<'_>,
-        target: &Target,
+        target: &BpfTarget,
         index: usize,
         block: &mut ClearPages,
     ) -> Result<u64, BpfError> {
@@ -261,7 +261,7 @@ impl Clearer {
 }
 
 /// Reads the page-table entries of the blocks that begin at `starts`, at most [`WINDOW`] of them.
-fn read(tools: &mut Tools<'_>, target: &Target, starts: &[u64], into: &mut Vec<Entries>) -> Result<(), BpfError> {
+fn read(tools: &mut Tools<'_>, target: &BpfTarget, starts: &[u64], into: &mut Vec<Entries>) -> Result<(), BpfError> {
     into.clear();
     let pgd = target.space().map_or(0, |space| space.pgd());
     let mask = tools.tables.address_mask;
@@ -281,7 +281,7 @@ fn is_zero(tools: &mut Tools<'_>, entries: &Entries) -> bool {
 }
 
 /// Nothing of `blocks` was cleared, because the target has ended, or refuses access.
-fn nothing(target: &Target, blocks: &mut [ClearPages]) {
+fn nothing(target: &BpfTarget, blocks: &mut [ClearPages]) {
     for block in blocks {
         if target.is_refused() {
             block.unobservable |= block.pages;

@@ -20,7 +20,7 @@ use super::views::SecondViews;
 use crate::bpf::BpfError;
 use crate::bpf::program::{PageTables, Program};
 use crate::bpf::shared_memory::{SharedMemory, SharedReason};
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 use crate::mapping::{is_memory, is_of_a_file};
 
 /// The buffers of a clear of shared pages, kept between surveys.
@@ -64,7 +64,7 @@ impl SharedClearer {
         (program, tables): (&mut Program, &PageTables),
         (reader, zeros, views): (&mut Reader, &Zeros, &mut SecondViews),
         shared: &mut SharedPages,
-        target: &mut Target,
+        target: &mut BpfTarget,
         aged: Aged,
     ) -> Result<u64, BpfError> {
         self.done.clear();
@@ -149,7 +149,7 @@ impl SharedClearer {
     }
 
     /// Notes for the next survey which of the pages that were cleared were accessed since this survey has read them.
-    fn note_late(&self, target: &mut Target) {
+    fn note_late(&self, target: &mut BpfTarget) {
         for done in &self.done {
             let seen = self.seen.binary_search_by_key(&done.start, |seen| seen.0);
             let late = done.cleared & !seen.map_or(PageBits::NONE, |index| self.seen[index].1);
@@ -161,7 +161,7 @@ impl SharedClearer {
     }
 
     /// The shared pages of the target outside of the blocks that were read cannot be observed.
-    fn leave_elsewhere(&mut self, shared: &SharedPages, target: &Target) {
+    fn leave_elsewhere(&mut self, shared: &SharedPages, target: &BpfTarget) {
         let blocks = &self.blocks;
         let is_elsewhere = |start: u64| blocks.binary_search_by_key(&start, |block| block.start).is_err();
         let elsewhere = shared.rest(target.id).filter(|(start, _)| is_elsewhere(*start));
@@ -177,7 +177,7 @@ impl SharedClearer {
 
     /// Lists the accessed pages that the kernel has cleared, and the shared ones that it has left. Returns the number
     /// of accessed bits that were cleared.
-    fn list(&mut self, shared: &SharedPages, target: &Target, plan: Plan) -> u64 {
+    fn list(&mut self, shared: &SharedPages, target: &BpfTarget, plan: Plan) -> u64 {
         let mut masks = Masks::new(target.mappings(), target.clearing());
         let mut bits = 0;
         for block in &self.blocks {
@@ -197,13 +197,13 @@ impl SharedClearer {
     }
 
     /// Nothing of the target can be cleared.
-    fn refused(&mut self, shared: &mut SharedPages, target: &Target, reason: SharedReason) {
+    fn refused(&mut self, shared: &mut SharedPages, target: &BpfTarget, reason: SharedReason) {
         shared.refused(target.id, reason);
         self.leave_all(shared, target);
     }
 
     /// The shared pages of the target cannot be observed.
-    fn leave_all(&mut self, shared: &SharedPages, target: &Target) {
+    fn leave_all(&mut self, shared: &SharedPages, target: &BpfTarget) {
         self.done.clear();
         let seen = (self.seen_of == Some(target.id)).then_some(&self.seen[..]);
         self.done.extend(left(seen, shared.rest(target.id)));

@@ -9,7 +9,7 @@ use crate::bpf::entries::frame;
 use crate::bpf::find::MappedBy;
 use crate::bpf::program::{MAX_TABLES, PageTables, Program, Walked};
 use crate::bpf::swap::place;
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 use crate::bpf::words::{is_special, words};
 use crate::bpf::{BpfError, NO_FRAME};
 use crate::mapping::is_memory;
@@ -23,7 +23,7 @@ impl Reader {
         &mut self,
         program: &mut Program,
         tables: &PageTables,
-        target: &Target,
+        target: &BpfTarget,
         zeros: &Zeros,
         mut found: impl FnMut(u64, &FrameTable),
     ) -> Result<(), BpfError> {
@@ -65,7 +65,7 @@ impl Reader {
         &self,
         program: &mut Program,
         tables: &PageTables,
-        target: &Target,
+        target: &BpfTarget,
         found: &mut dyn FnMut(BlockFrames<'_>),
     ) -> Result<(), BpfError> {
         let Some(space) = target.space() else { return Ok(()) };
@@ -90,7 +90,7 @@ impl Reader {
 pub(in crate::bpf) fn frames_of(
     program: &mut Program,
     tables: &PageTables,
-    target: &Target,
+    target: &BpfTarget,
     blocks: &[(u64, PageBits)],
     found: &mut dyn FnMut(BlockFrames<'_>),
 ) -> Result<(), BpfError> {

@@ -13,7 +13,7 @@ use isotherm_kernel::pages::{FlagTable, PageBuffer, PagemapEntry};
 
 use crate::bpf::entries::PAGES;
 use crate::bpf::space::SpaceHandle;
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 
 /// What is known of the clean pages of a block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +49,7 @@ impl LazilyFreed {
     pub(super) fn mark(
         &mut self,
         flags: &FlagTable,
-        target: &Target,
+        target: &BpfTarget,
         (from, to): (u64, u64),
         clean: &[(u64, PageBits)],
         blocks: &mut [BlockPages],

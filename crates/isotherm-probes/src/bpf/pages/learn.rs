@@ -8,10 +8,10 @@ use isotherm_kernel::scheduling::UrgentTurns;
 use super::read::Suspects;
 use super::shared::SharedPages;
 use crate::bpf::entries::PAGES;
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 
 /// Takes in which of the `suspects` other processes map, where it is not known of an accessed page.
-pub(super) fn learn(shared: &mut SharedPages, target: &Target, suspects: &[Suspects]) {
+pub(super) fn learn(shared: &mut SharedPages, target: &BpfTarget, suspects: &[Suspects]) {
     let Some(space) = target.space() else { return };
     // Each look at the pagemap is short, and there may be many.
     let mut urgent = None;

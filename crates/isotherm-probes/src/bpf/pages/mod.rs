@@ -31,7 +31,7 @@ use super::program::{PageTables, Program};
 use super::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory};
 use super::space::SpaceHandle;
 use super::swap::SwapEntries;
-use super::target::Target;
+use super::target::BpfTarget;
 use aging::Aging;
 pub(crate) use block_frames::FramesOf;
 use clear::{Clearer, Tools};
@@ -74,7 +74,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Forgets all targets but these, which are sorted by ID.
-    pub(super) fn keep(&mut self, targets: &[Target]) {
+    pub(super) fn keep(&mut self, targets: &[BpfTarget]) {
         let is_target = |id: &TargetId| targets.binary_search_by_key(id, |target| target.id).is_ok();
         self.shared.keep(is_target);
         self.lazily_freed.keep(is_target);
@@ -83,7 +83,7 @@ impl Pages {
     }
 
     /// Begins a survey of `targets`, which are sorted by ID.
-    pub(super) fn begin(&mut self, targets: &mut [Target], (mode, limits): (SharedMemory, SharedLimits)) {
+    pub(super) fn begin(&mut self, targets: &mut [BpfTarget], (mode, limits): (SharedMemory, SharedLimits)) {
         (self.shared.mode, self.shared.limits) = (mode, limits);
         self.shared.begin(targets.iter().map(|target| target.id));
         self.aging.begin(targets, mode);
@@ -92,7 +92,7 @@ impl Pages {
         self.at_end.clear();
         self.surveys = self.surveys.wrapping_add(1);
         if u64::from(self.surveys).is_multiple_of(CHECK) {
-            targets.iter_mut().for_each(Target::check_locked);
+            targets.iter_mut().for_each(BpfTarget::check_locked);
             self.lazily_freed.check();
         }
         if self.surveys.is_multiple_of(ZERO_SURVEYS) {
@@ -113,7 +113,7 @@ impl Pages {
     pub(super) fn read(
         &mut self,
         (program, tables, folios): (&mut Program, &PageTables, &Folios),
-        target: &mut Target,
+        target: &mut BpfTarget,
         part: SurveyPart,
         blocks: &mut Vec<BlockPages>,
         seen: &mut dyn FnMut(&BlockPages, FramesOf<'_>),
@@ -165,7 +165,7 @@ impl Pages {
     pub(super) fn look(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         (ranges, most): (&[AddrRange], usize),
         blocks: &mut Vec<BlockPages>,
     ) -> Result<(), BpfError> {
@@ -181,7 +181,7 @@ impl Pages {
         &mut self,
         program: &mut Program,
         tables: &PageTables,
-        target: &Target,
+        target: &BpfTarget,
         found: &mut dyn FnMut(BlockFrames<'_>),
     ) -> Result<(), BpfError> {
         self.reader.shared_frames(program, tables, target, found)
@@ -192,7 +192,7 @@ impl Pages {
         &mut self,
         program: &mut Program,
         tables: &PageTables,
-        target: &Target,
+        target: &BpfTarget,
         found: impl FnMut(u64, &FrameTable),
     ) -> Result<(), BpfError> {
         self.reader.frames(program, tables, target, &self.zeros, found)
@@ -205,7 +205,7 @@ impl Pages {
         program: &mut Program,
         tables: &PageTables,
         folios: &Folios,
-        (targets, index): (&mut [Target], usize),
+        (targets, index): (&mut [BpfTarget], usize),
         blocks: &mut Vec<ClearPages>,
     ) -> Result<u64, BpfError> {
         // Shared pages first: `MADV_COLD` flushes the TLB after it, as aging and `clear_refs` do not.

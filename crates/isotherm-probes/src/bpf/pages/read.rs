@@ -11,7 +11,7 @@ use crate::bpf::find::{Finder, HugeEntry, MappedBy, Place};
 use crate::bpf::leaf::{Extent, Leaf};
 use crate::bpf::program::{MAX_TABLES, PageTables, Program, Walked};
 use crate::bpf::swap::Witnesses;
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 use crate::bpf::words::words;
 use crate::mapping::is_memory;
 
@@ -50,7 +50,7 @@ impl Reader {
     pub(super) fn read(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         part: SurveyPart,
         zeros: &Zeros,
         blocks: &mut Vec<BlockPages>,
@@ -63,7 +63,7 @@ impl Reader {
     pub(super) fn read_with_frames(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         part: SurveyPart,
         zeros: &Zeros,
         blocks: &mut Vec<BlockPages>,
@@ -79,7 +79,7 @@ impl Reader {
     pub(super) fn look(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         (ranges, most): (&[AddrRange], usize),
         zeros: &Zeros,
         blocks: &mut Vec<BlockPages>,
@@ -92,7 +92,7 @@ impl Reader {
     fn read_ranges(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         (ranges, most): (impl Iterator<Item = AddrRange>, usize),
         zeros: &Zeros,
         blocks: &mut Vec<BlockPages>,

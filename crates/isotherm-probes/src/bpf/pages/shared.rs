@@ -14,7 +14,7 @@ use super::hold_rate::HoldRate;
 use super::shared_sums::Sums;
 use super::sharing::Sharing;
 use crate::bpf::shared_memory::{SharedLeftOut, SharedLimits, SharedMemory, SharedReason};
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 
 /// Private memory of a process is cleared only if at least this part of its memory is shared after a fork, or locked.
 const LEAST_PRIVATE: u64 = 50;
@@ -234,7 +234,7 @@ impl SharedPages {
     }
 
     /// Takes in what clearing `target` would cost, of which the survey has read `blocks`, from the address `from` on.
-    pub(super) fn estimate(&mut self, target: &Target, from: u64, blocks: &[BlockPages]) {
+    pub(super) fn estimate(&mut self, target: &BpfTarget, from: u64, blocks: &[BlockPages]) {
         let Some(known) = self.targets.get_mut(&target.id) else { return };
         if from == 0 {
             known.sums = Sums::default();
@@ -333,7 +333,7 @@ impl SharedPages {
 
     /// Decides about the shared pages of `target`, whose pages are `blocks`. If its cgroup was aged in this survey,
     /// only the pages that this has left count.
-    pub(super) fn decide(&mut self, target: &Target, blocks: &[BlockPages]) -> Decision {
+    pub(super) fn decide(&mut self, target: &BpfTarget, blocks: &[BlockPages]) -> Decision {
         let Some(known) = self.targets.get(&target.id) else { return Decision::Wait };
         let was_aged = known.aged == self.survey;
         let sums = Sums::of(target, &known.blocks, |sharing| sharing.rest(was_aged), blocks);

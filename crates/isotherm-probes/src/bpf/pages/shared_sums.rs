@@ -8,7 +8,7 @@ use isotherm_core::survey::{BlockPages, PageBits};
 
 use super::masks::Masks;
 use super::sharing::Sharing;
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 
 /// The present, accessed and shared bytes of a target. What it maps several times counts at each address, since each
 /// has an accessed bit to clear, but once among the shared bytes.
@@ -53,7 +53,7 @@ impl Sums {
 
     /// Sums up `blocks`, of which `shared` gives the shared pages that are to be cleared.
     pub(super) fn of(
-        target: &Target,
+        target: &BpfTarget,
         known: &BTreeMap<u64, Sharing>,
         shared: impl Fn(&Sharing) -> PageBits,
         blocks: &[BlockPages],

@@ -20,7 +20,7 @@ use super::shared::{CHECK, SharedPages};
 use crate::bpf::BpfError;
 use crate::bpf::find::{Finder, MappedBy, Place};
 use crate::bpf::program::{MAX_TABLES, PageTables, Program, Walked};
-use crate::bpf::target::Target;
+use crate::bpf::target::BpfTarget;
 use crate::bpf::words::words;
 use crate::mapping::is_memory;
 
@@ -44,7 +44,7 @@ struct TargetViews {
 
 impl TargetViews {
     /// Where the target may have views now, as far as that is news.
-    fn news(&self, target: &Target) -> Option<Vec<AddrRange>> {
+    fn news(&self, target: &BpfTarget) -> Option<Vec<AddrRange>> {
         match &self.read {
             Some((mappings, _)) if Arc::ptr_eq(mappings, target.mappings()) => None,
             Some((_, before)) => Some(ranges(target)).filter(|now| now != before),
@@ -120,7 +120,7 @@ impl SecondViews {
     pub(super) fn read(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         zeros: &Zeros,
         most: usize,
         shared: &mut SharedPages,
@@ -170,7 +170,7 @@ impl SecondViews {
     fn compare(
         &mut self,
         (program, tables): (&mut Program, &PageTables),
-        target: &Target,
+        target: &BpfTarget,
         zeros: &Zeros,
         part: std::ops::Range<usize>,
     ) -> Result<(), BpfError> {
@@ -256,7 +256,7 @@ fn see(
 }
 
 /// Where frames may be mapped several times, sorted.
-fn ranges(target: &Target) -> Vec<AddrRange> {
+fn ranges(target: &BpfTarget) -> Vec<AddrRange> {
     let views = second_views(target.mappings().iter().filter(|mapping| is_memory(mapping)));
     let mut ranges: Vec<_> = views.iter().flat_map(|view| [Some(view.range), view.first_range()]).flatten().collect();
     ranges.sort_unstable();
