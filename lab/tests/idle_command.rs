@@ -218,9 +218,9 @@ fn the_rate_is_kept() {
 #[ignore = "runs in the laboratory: ./dev lab"]
 fn without_a_mounted_cgroup_file_system_cgroups_have_inode_numbers() {
     // A test before may have left version 1 mounted.
-    let script =
-        "umount -a -t cgroup2,cgroup 2>/dev/null; umount /sys/fs/cgroup; exec isotherm idle --format json -i 1s -n 1";
-    let ran = run(Command::new("unshare").args(["-m", "sh", "-c", script]));
+    let script = "umount -a -t cgroup2,cgroup 2>/dev/null; umount /sys/fs/cgroup; \
+                  exec isotherm idle --format json -i 1s -n 1 \"$@\"";
+    let ran = run(Command::new("unshare").args(["-m", "sh", "-c", script, "sh"]).args(EMULATED));
     assert_eq!(ran.status, 0, "{ran:?}");
     let report: Value = serde_json::from_str(&ran.out).unwrap();
     assert!(note(&report, "not mounted"), "{report}");

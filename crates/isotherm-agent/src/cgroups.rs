@@ -17,7 +17,8 @@ const MOST: usize = 200;
 /// The memory of each cgroup by its processes. What several of them map counts for each.
 pub fn sums(known: &Newest) -> BTreeMap<String, PageSums> {
     let mut all: BTreeMap<String, PageSums> = BTreeMap::new();
-    for (target, info) in known.survey.iter().flat_map(|record| record.described()) {
+    let all_targets = known.survey.iter().flat_map(|record| record.described());
+    for (target, info) in all_targets.filter(|(target, _)| target.id.pid().is_some()) {
         *all.entry(info.cgroup.clone().unwrap_or_default()).or_default() += target.total();
     }
     all

@@ -1,4 +1,4 @@
-//! A group: some processes that are watched, how they are watched, and what is done to them.
+//! A group: some processes, or other memory, that is watched, how it is watched, and what is done to it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use isotherm_core::{AttributeOptions, Budget, Granularity};
 use isotherm_report::right_size::WINDOW;
 use isotherm_run::{
     Allowance, Glob, IntervalsChoice, LeastLimits, ProbeChoice, RunConfig, Scheduling, SchemeLimits, SchemeOptions,
-    SchemeSource, Selection, Selector, Source, SurveyChoice, Targets,
+    SchemeSource, Selection, Selector, Source, SurveyChoice, Targets, WatchedFiles,
 };
 use isotherm_scheme::Diagnostics;
 use isotherm_scheme::form::{self, Node};
@@ -25,7 +25,14 @@ pub struct GroupSettings {
     /// The name: letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// The processes, those that run and those that appear later.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub select: Selectors,
+    /// Whether physical memory of the machine is watched in place of processes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub physical: bool,
+    /// Files, and directories with the files below them, whose page cache is watched in place of processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PathBuf>,
     /// Of these, the ones that are left out.
     #[serde(default, skip_serializing_if = "is_none")]
     pub exclude: Selectors,
@@ -170,6 +177,35 @@ pub struct Manner {
     pub compares_rates: bool,
 }
 
+impl GroupSettings {
+    /// Whether the group watches processes, and not other memory.
+    pub fn is_of_processes(&self) -> bool {
+        !self.physical && self.files.is_empty()
+    }
+
+    /// What the group watches.
+    fn watched(&self) -> &'static str {
+        match (self.physical, self.files.is_empty()) {
+            (true, _) => "physical memory",
+            (false, true) => "processes",
+            (false, false) => "files",
+        }
+    }
+
+    /// The first field that is given and about processes.
+    fn field_of_processes(&self) -> Option<&'static str> {
+        let fields = [
+            ("select", !is_none(&self.select)),
+            ("exclude", !is_none(&self.exclude)),
+            ("min_rss", self.min_rss.is_some()),
+            ("children", self.children),
+            ("each_cgroup_above", self.each_cgroup_above.is_some()),
+            ("right_size", self.right_size),
+        ];
+        fields.into_iter().find(|(_, is_given)| *is_given).map(|(field, _)| field)
+    }
+}
+
 /// A group that was checked.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -190,9 +226,19 @@ impl Group {
             let message = format!("{name:?} is no name of a group; use up to 64 letters, digits, - _ and .");
             return diagnostics.fail(at("name"), message);
         }
+        if settings.physical && !settings.files.is_empty() {
+            return diagnostics.fail(at("files"), "a group watches physical memory or files; make two groups");
+        }
+        if let Some(field) = settings.field_of_processes().filter(|_| !settings.is_of_processes()) {
+            let message = format!("the group watches {}, and no processes; leave out {field}", settings.watched());
+            return diagnostics.fail(at(field), message);
+        }
+        let is_of_processes = settings.is_of_processes();
         let any = match settings.select.resolve() {
-            Ok(any) if any.is_empty() => {
-                return diagnostics.fail(at("select"), "the group selects nothing; write all: true, or name processes");
+            Ok(any) if any.is_empty() && is_of_processes => {
+                let message =
+                    "the group selects nothing; write all: true, name processes, or say physical: true or files";
+                return diagnostics.fail(at("select"), message);
             }
             Ok(any) => any,
             Err(why) => return diagnostics.fail(at("select"), why),
@@ -294,9 +340,12 @@ impl Group {
     }
 
     /// In which manner it is watched, if it can share a run with other groups: not if it has descendants of processes,
-    /// nor if its schemes are in a file, which may come to need other intervals.
+    /// nor if its schemes are in a file, which may come to need other intervals, nor if it watches no processes.
     pub fn manner(&self) -> Option<Manner> {
         let settings = &self.settings;
+        if !settings.is_of_processes() {
+            return None;
+        }
         // Whether this probe samples or surveys depends on whether there are schemes.
         let by_mapping = settings.probe == ProbeName::Refs && !self.schemes.is_empty();
         let shares = !settings.children && settings.scheme_file.is_none() && !by_mapping;
@@ -357,9 +406,14 @@ impl Group {
 
     /// The run that watches the group, on a budget of all groups.
     pub fn run(&self, allowance: Option<Allowance>) -> RunConfig {
-        let waits = self.selection.is_open();
-        let targets =
-            Targets::Processes { selection: self.selection.clone(), waits, part: isotherm_run::Part::default() };
+        let targets = if self.settings.physical {
+            Targets::Physical { ranges: Vec::new(), nodes: Vec::new(), during: None }
+        } else if self.settings.files.is_empty() {
+            let (selection, waits) = (self.selection.clone(), self.selection.is_open());
+            Targets::Processes { selection, waits, part: isotherm_run::Part::default() }
+        } else {
+            Targets::Files(WatchedFiles::At(self.settings.files.clone()))
+        };
         let probe = match self.settings.probe {
             ProbeName::Auto => ProbeChoice::Auto,
             ProbeName::Idle => ProbeChoice::Idle,

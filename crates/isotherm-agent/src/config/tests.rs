@@ -1,4 +1,7 @@
+use std::path::PathBuf;
 use std::time::Duration;
+
+use isotherm_run::{Source, Targets, WatchedFiles};
 
 use super::*;
 
@@ -115,6 +118,34 @@ fn a_right_size_needs_a_word_cgroups_and_a_history_and_brings_its_scheme() {
         assert!(error.contains(expected), "{text}: {error}");
     }
     assert!(!group.of_cgroup("x", "/a").unwrap().settings.right_size);
+}
+
+#[test]
+fn a_group_watches_physical_memory_or_files_instead_of_processes_in_a_run_of_its_own() {
+    let of = |more: &str| format!("groups:\n  - {{name: a, {more}}}\n");
+    let targets = |more: &str| {
+        let config = parse(&of(more)).unwrap_or_else(|error| panic!("{error}"));
+        assert!(config.groups[0].manner().is_none());
+        let Source::Live { targets, .. } = config.groups[0].run(None).source else { panic!("it is no live run") };
+        targets
+    };
+    assert!(matches!(targets("physical: true"), Targets::Physical { during: None, .. }));
+    let Targets::Files(WatchedFiles::At(paths)) = targets("files: [/srv/a, /srv/b]") else { panic!() };
+    assert_eq!(paths, [PathBuf::from("/srv/a"), PathBuf::from("/srv/b")]);
+    for (more, expected) in [
+        ("physical: false", "the group selects nothing"),
+        ("physical: true, files: [/srv]", "make two groups"),
+        (
+            "physical: true, select: {all: true}",
+            "the group watches physical memory, and no processes; leave out select",
+        ),
+        ("files: [/srv], min_rss: 16M", "leave out min_rss"),
+        ("physical: true, act: true, right_size: true", "leave out right_size"),
+        ("files: [/srv], survey: off", "watched by surveys only"),
+    ] {
+        let error = error(&of(more));
+        assert!(error.contains(expected), "{more}: {error}");
+    }
 }
 
 #[test]
