@@ -1,62 +1,42 @@
 //! Which memory of targets was locked, so that it can be unlocked at the end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_kernel::locked;
-
-/// Disjoint ranges: the end of each by its start.
-type Ranges = BTreeMap<u64, u64>;
+use rangemap::RangeSet;
 
 /// The memory that was locked in each target. `None` for targets that had locked memory before: the kernel does not
 /// tell which lock is whose, and what a target has locked stays locked.
 #[derive(Debug, Default)]
-pub(super) struct Locked(HashMap<TargetId, Option<Ranges>>);
+pub(super) struct Locked(HashMap<TargetId, Option<RangeSet<u64>>>);
 
 impl Locked {
     /// Begins with a target, before the first of its memory is locked. `root` is the directory that stands for `/`.
     pub(super) fn begin(&mut self, root: &Path, target: TargetId) {
         let has_none = || target.pid().is_some_and(|pid| locked(root, pid).is_ok_and(|bytes| bytes == 0));
-        self.0.entry(target).or_insert_with(|| has_none().then(Ranges::new));
+        self.0.entry(target).or_insert_with(|| has_none().then(RangeSet::new));
     }
 
     /// Notes that a range was locked.
     pub(super) fn add(&mut self, target: TargetId, range: AddrRange) {
-        self.remove(target, range);
-        let Some(ranges) = self.of(target) else { return };
-        let (mut start, mut end) = (range.start(), range.end());
-        if let Some((before, at)) = ranges.range(..start).next_back().map(|(before, at)| (*before, *at))
-            && at == start
-        {
-            start = before;
+        if let Some(ranges) = self.of(target) {
+            ranges.insert(range.into());
         }
-        if let Some(after) = ranges.remove(&end) {
-            end = after;
-        }
-        ranges.insert(start, end);
     }
 
     /// Notes that a range was unlocked.
     pub(super) fn remove(&mut self, target: TargetId, range: AddrRange) {
-        let Some(ranges) = self.of(target) else { return };
-        let within = ranges.range(..range.end()).rev().take_while(|(_, end)| **end > range.start());
-        let within: Vec<(u64, u64)> = within.map(|(start, end)| (*start, *end)).collect();
-        for (start, end) in within {
-            ranges.remove(&start);
-            if start < range.start() {
-                ranges.insert(start, range.start());
-            }
-            if end > range.end() {
-                ranges.insert(range.end(), end);
-            }
+        if let Some(ranges) = self.of(target) {
+            ranges.remove(range.into());
         }
     }
 
     /// What is locked in each target. Nothing is afterwards.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (TargetId, Vec<AddrRange>)> {
         std::mem::take(&mut self.0).into_iter().filter_map(|(target, ranges)| {
-            let ranges: Vec<_> = ranges?.into_iter().filter_map(|(start, end)| AddrRange::new(start, end)).collect();
+            let ranges: Vec<_> = ranges?.iter().filter_map(|range| AddrRange::new(range.start, range.end)).collect();
             (!ranges.is_empty()).then_some((target, ranges))
         })
     }
@@ -66,7 +46,7 @@ impl Locked {
         self.0.retain(|target, _| lives(target));
     }
 
-    fn of(&mut self, target: TargetId) -> Option<&mut Ranges> {
+    fn of(&mut self, target: TargetId) -> Option<&mut RangeSet<u64>> {
         self.0.get_mut(&target)?.as_mut()
     }
 }

@@ -379,7 +379,7 @@ impl Watched {
             state,
             why,
             probe: known.header.as_ref().map(|header| header.probe.clone()),
-            processes: known.targets.len(),
+            processes: known.processes(),
             memory: known.survey.as_ref().map(|record| view::Memory::new(&record.survey.sums())),
             in_use: known.panel.as_deref().and_then(view::InUse::new),
             attributes: known.attributes.map(Into::into),

@@ -30,7 +30,7 @@ pub struct Newest {
     pub header: Option<Arc<Header>>,
     /// When the group has begun to be watched, since the start of the run.
     pub from: Duration,
-    /// The processes.
+    /// The processes, or the other memory that is watched.
     pub targets: TargetInfos,
     /// The attributes in force.
     pub attributes: Option<Attributes>,
@@ -55,6 +55,11 @@ pub struct Newest {
 }
 
 impl Newest {
+    /// The number of processes.
+    pub fn processes(&self) -> usize {
+        self.targets.iter().filter(|(id, _)| id.pid().is_some()).count()
+    }
+
     /// When the run began, since the Unix epoch.
     pub fn started_unix_ns(&self) -> u64 {
         self.header.as_ref().map_or(0, |header| header.started_unix_ns)

@@ -267,7 +267,7 @@ fn of_groups(daemon: &Daemon, metrics: &mut Metrics) {
         let known = group.hub.known();
         let labels = [("group", &*name)];
         set(&families.up, &labels, flag(group.state().0 == State::Watching));
-        set(&families.processes, &labels, known.targets.len() as f64);
+        set(&families.processes, &labels, known.processes() as f64);
         if daemon.groups.history().is_some() {
             set(&families.writing, &labels, flag(group.hub.history_failure().is_none()));
         }

@@ -257,7 +257,7 @@ impl GroupOverview {
             state,
             why,
             probe: probe(&known),
-            processes: known.targets.len(),
+            processes: known.processes(),
             watched_ns: watched.as_nanos() as u64,
             memory: sums.as_ref().map(Memory::new),
             temperature: snapshot.and_then(|record| Temperature::new(record)),

@@ -67,11 +67,13 @@ pub use frequency::Frequency;
 pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use mapped::{MappedPart, is_memory, mapping_at};
 pub use monitor::{Monitor, MonitorError, Next, StepWork, SurveyWork, TargetSearch};
-pub use pacing::{Budget, Controller, IntervalTuner, IntervalsGoal, Pace, PaceOptions, Pacer, Start, SurveyInterval};
+pub use pacing::{
+    Affordable, Budget, Controller, IntervalTuner, IntervalsGoal, Pace, PaceOptions, Pacer, Start, SurveyInterval,
+};
 pub use packed::PackedRanges;
 pub use panel::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};
 pub use probe::{AccessProbe, Granularity, Observation, PageLook, PageProbe, Sample};
-pub use range::{AddrRange, PAGE_SIZE, push_joined};
+pub use range::{AddrRange, PAGE_SIZE, parts_of, push_joined};
 pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};

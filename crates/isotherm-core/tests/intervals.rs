@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attributes, Figures, Frequency, IntervalTuner, IntervalsGoal, RegionSnapshot, Snapshot, TargetId,
-    TargetSnapshot,
+    AddrRange, Affordable, Attributes, Figures, Frequency, IntervalTuner, IntervalsGoal, RegionSnapshot, Snapshot,
+    TargetId, TargetSnapshot,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -68,7 +68,11 @@ impl Memory {
         for _ in 0..aggregations {
             let attributes = *all.last().expect("the first attributes");
             let snapshot = self.snapshot(attributes, &mut rng);
-            all.extend(tuner.aggregated(&snapshot, attributes, affordable));
+            all.extend(tuner.aggregated(
+                &snapshot,
+                attributes,
+                Affordable { sampling: affordable, ..Affordable::default() },
+            ));
         }
         all
     }
@@ -158,8 +162,11 @@ fn the_frequency_of_a_region_counts_and_not_what_its_last_samples_found_by_chanc
         let frequency = Some(Frequency::new(hz, Some(1.5)));
         snapshot.targets[0].regions.iter_mut().for_each(|region| region.frequency = frequency);
         let goal = IntervalsGoal { aggregations: 1, ..IntervalsGoal::default() };
-        let tuned =
-            IntervalTuner::new(goal).aggregated(&snapshot, starting_with(Duration::from_millis(40)), Duration::ZERO);
+        let tuned = IntervalTuner::new(goal).aggregated(
+            &snapshot,
+            starting_with(Duration::from_millis(40)),
+            Affordable::default(),
+        );
         tuned.map(|attributes| attributes.sampling().as_millis())
     };
     // Samples over 40 ms observe 4 % of the accesses of memory that is accessed once a second.
@@ -179,7 +186,7 @@ fn samples_of_several_lengths_are_as_short_as_short_aggregations_need() {
     let after = |most_aggregation: u64| {
         let most_aggregation = Duration::from_millis(most_aggregation);
         let goal = IntervalsGoal { most_aggregation, aggregations: 1, ..IntervalsGoal::default() }.by_lengths();
-        let tuned = IntervalTuner::new(goal).aggregated(&snapshot, Attributes::default(), Duration::ZERO);
+        let tuned = IntervalTuner::new(goal).aggregated(&snapshot, Attributes::default(), Affordable::default());
         tuned.unwrap_or_default().aggregation().as_millis()
     };
     assert_eq!([10_000, 200, 50].map(after), [800, 200, 100]);

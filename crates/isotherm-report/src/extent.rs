@@ -1,6 +1,7 @@
 //! The extent of a report: its targets, its time, and the memory that was mapped at some time in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ pub use isotherm_core::shown_name;
 use isotherm_core::survey::SurveySnapshot;
 use isotherm_core::{AddrRange, Mapping, TargetId};
 use isotherm_record::{Needs, SurveyDetail, TargetInfo};
+use rangemap::RangeMap;
 
 use crate::ReportError;
 use crate::intervals::IntervalRange;
@@ -250,10 +252,7 @@ impl Accumulator for Extent {
 /// The union of the mappings over time. At an address with several mappings, the last one counts.
 #[derive(Default)]
 struct MappedUnion {
-    /// Sorted and disjoint. Those that touch have different names.
-    pieces: BTreeMap<u64, (u64, Arc<str>)>,
-    /// The piece that had the last range that was mapped.
-    last: Option<(u64, u64, Arc<str>)>,
+    names: RangeMap<u64, Arc<str>>,
     mappings: Option<Arc<[Mapping]>>,
 }
 
@@ -283,81 +282,24 @@ impl MappedUnion {
     }
 
     fn map(&mut self, range: AddrRange, name: &Arc<str>) {
-        let (start, end) = (range.start(), range.end());
-        let is_last = |(s, e, n): &(u64, u64, Arc<str>)| (*s..=*e).contains(&start) && end <= *e && n == name;
-        if self.last.as_ref().is_some_and(is_last) {
-            return;
+        // Most of what is mapped later is mapped already.
+        let known = self.names.get_key_value(&range.start());
+        if known.is_none_or(|(piece, known)| piece.end < range.end() || known != name) {
+            self.names.insert(range.into(), Arc::clone(name));
         }
-        if let Some((&s, (e, n))) = self.pieces.range(..=start).next_back()
-            && end <= *e
-            && n == name
-        {
-            self.last = Some((s, *e, Arc::clone(n)));
-            return;
-        }
-        self.last = None;
-        // An earlier piece that overlaps the start keeps its part before the start, and its part after the end.
-        if let Some((&s, (e, n))) = self.pieces.range(..start).next_back()
-            && *e > start
-        {
-            let (e, n) = (*e, n.clone());
-            self.pieces.insert(s, (start, n.clone()));
-            if e > end {
-                self.pieces.insert(end, (e, n));
-            }
-        }
-        let inside: Vec<u64> = self.pieces.range(start..end).map(|(&s, _)| s).collect();
-        for s in inside {
-            if let Some((e, n)) = self.pieces.remove(&s)
-                && e > end
-            {
-                self.pieces.insert(end, (e, n));
-            }
-        }
-        // Pieces of one name that touch are one piece, so that most of what is mapped later is mapped already.
-        let (mut start, mut end) = (start, end);
-        if let Some((&s, (e, n))) = self.pieces.range(..start).next_back()
-            && *e == start
-            && n == name
-        {
-            start = s;
-        }
-        if let Some((e, n)) = self.pieces.get(&end)
-            && n == name
-        {
-            let e = *e;
-            self.pieces.remove(&end);
-            end = e;
-        }
-        self.pieces.insert(start, (end, name.clone()));
     }
 
     /// Maps what of a range is not mapped yet.
     fn fill(&mut self, range: AddrRange, name: &Arc<str>) {
-        let before = self.pieces.range(..=range.start()).next_back().map_or(0, |(_, (end, _))| *end);
-        let mut from = range.start().max(before);
-        let mut gaps = vec![];
-        for (&start, &(end, _)) in self.pieces.range(range.start()..range.end()) {
-            gaps.extend(AddrRange::new(from, start));
-            from = from.max(end);
-        }
-        gaps.extend(AddrRange::new(from, range.end()));
-        gaps.iter().for_each(|gap| self.map(*gap, name));
+        let gaps: Vec<Range<u64>> = self.names.gaps(&range.into()).collect();
+        gaps.into_iter().for_each(|gap| self.names.insert(gap, Arc::clone(name)));
     }
 
     fn into_named(self) -> Vec<Named> {
-        let mut all: Vec<Named> = vec![];
-        for (start, (end, name)) in self.pieces {
-            match all.last_mut() {
-                Some(last) if last.range.end() == start && last.name == name => {
-                    if let Some(range) = AddrRange::new(last.range.start(), end) {
-                        last.range = range;
-                    }
-                }
-                _ => all.extend(AddrRange::new(start, end).map(|range| Named { range, name })),
-            }
-        }
-        all
+        let pieces = self.names.into_iter();
+        pieces
+            .filter_map(|(piece, name)| Some(Named { range: AddrRange::new(piece.start, piece.end)?, name }))
+            .collect()
     }
 }
 

@@ -312,6 +312,7 @@ fn line(group: &GroupStatus) -> String {
         return parts.join("  ");
     }
     parts.push(match group.processes {
+        _ if !group.settings.is_of_processes() => group.settings.watched().into(),
         1 => "1 process".into(),
         count => format!("{count} processes"),
     });

@@ -183,8 +183,8 @@ impl GroupSettings {
         !self.physical && self.files.is_empty()
     }
 
-    /// What the group watches.
-    fn watched(&self) -> &'static str {
+    /// What the group watches: `processes`, `physical memory` or `files`.
+    pub fn watched(&self) -> &'static str {
         match (self.physical, self.files.is_empty()) {
             (true, _) => "physical memory",
             (false, true) => "processes",

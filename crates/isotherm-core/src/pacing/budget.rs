@@ -566,6 +566,13 @@ impl Controller {
         Duration::from_secs_f64(time.max(self.least_for_targets()).min(1e6))
     }
 
+    /// The time in which half of the budget pays for a round with samples. An aggregation has one at least, and so takes
+    /// as long. Zero as long as it is not known, and if the budget does not bound samples.
+    pub(crate) fn least_aggregation(&self) -> Duration {
+        let round = self.round.filter(|_| self.bounds_samples).unwrap_or(0.0);
+        Duration::from_secs_f64((round / (self.budget.cpu * PLANNED / 2.0)).min(1e6))
+    }
+
     /// The shortest time, in seconds, from a round with samples to the next by what these may cost the targets.
     fn least_for_targets(&self) -> f64 {
         let lost = self.round_clears * self.budget.set_again.as_secs_f64();

@@ -66,6 +66,15 @@ impl IntervalsGoal {
     }
 }
 
+/// The shortest intervals that the budget allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Affordable {
+    /// The sampling interval.
+    pub sampling: Duration,
+    /// The aggregation interval, if an aggregation has a single round with samples.
+    pub aggregation: Duration,
+}
+
 /// The most by which an interval changes at a time.
 const MOST_FACTOR: f64 = 2.0;
 
@@ -118,12 +127,11 @@ impl IntervalTuner {
     }
 
     /// Takes in a snapshot that was made with `attributes`. Returns other attributes if the intervals are to change.
-    /// `affordable` is the shortest sampling interval that the budget allows.
     pub fn aggregated(
         &mut self,
         snapshot: &Snapshot,
         attributes: Attributes,
-        affordable: Duration,
+        affordable: Affordable,
     ) -> Option<Attributes> {
         for region in snapshot.targets.iter().flat_map(|target| &target.regions) {
             if region.nr_samples == 0 || region.nr_unobservable >= snapshot.samples {
@@ -145,10 +153,10 @@ impl IntervalTuner {
         *self = Self::new(self.goal);
         let sampling = attributes.sampling().mul_f64(factor);
         let ratio = attributes.samples();
-        let most = self.goal.most.min(self.goal.most_aggregation / ratio);
+        let most = self.goal.most.min(self.goal.most_aggregation.max(affordable.aggregation) / ratio);
         // Aggregations that must be short have samples that are shorter than would be best.
         let least = self.goal.least.min(most.max(IntervalsGoal::default().least));
-        let sampling = sampling.max(affordable).min(most).max(least);
+        let sampling = sampling.max(affordable.sampling).min(most).max(least);
         let change = sampling.as_secs_f64() / attributes.sampling().as_secs_f64() - 1.0;
         if change.abs() < LEAST_CHANGE {
             return None;

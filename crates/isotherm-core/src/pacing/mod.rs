@@ -12,5 +12,5 @@ mod pacer;
 mod recent;
 
 pub use budget::{Budget, Controller, Pace, Start};
-pub use intervals::{IntervalTuner, IntervalsGoal};
+pub use intervals::{Affordable, IntervalTuner, IntervalsGoal};
 pub use pacer::{PaceOptions, Pacer, SurveyInterval};

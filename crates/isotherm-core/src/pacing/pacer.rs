@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::budget::START;
+use super::intervals::Affordable;
 use super::recent::RecentShare;
 use crate::survey::{LONGEST_WAIT, SurveySettings};
 use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, Start, StepWork};
@@ -27,8 +28,9 @@ pub struct PaceOptions {
     pub survey: Option<SurveyInterval>,
     /// How the sampling interval follows from what is observed. `None` if it is fixed.
     pub goal: Option<IntervalsGoal>,
-    /// If the sampling interval is fixed, the length that an aggregation may have for the sake of the budget. `None` if
-    /// the aggregation interval is fixed, too.
+    /// If the sampling interval is fixed, the length that an aggregation may have for the sake of the budget. It is
+    /// longer if one round with samples in each is more than the budget allows. `None` if the aggregation interval is
+    /// fixed, too.
     pub longest_aggregation: Option<Duration>,
 }
 
@@ -210,7 +212,10 @@ impl Pacer {
         // Each snapshot is work for the threads that help, whatever is in it.
         let snapshots = sampling.mul_f64(self.helpers.mean() / (self.cpu * HELPERS));
         match &mut self.tuner {
-            Some(tuner) => tuner.aggregated(snapshot, attributes, affordable.max(snapshots)),
+            Some(tuner) => {
+                let aggregation = self.controller.least_aggregation();
+                tuner.aggregated(snapshot, attributes, Affordable { sampling: affordable.max(snapshots), aggregation })
+            }
             None => self.stretched(attributes),
         }
     }
@@ -224,6 +229,7 @@ impl Pacer {
         let sampling = attributes.sampling();
         let rounds = self.controller.least_sampling(sampling).mul_f64(SPARE) * FEW;
         let snapshots = now.mul_f64(self.helpers.mean() / (self.cpu * HELPERS));
+        let longest = longest.max(self.controller.least_aggregation());
         let wanted = rounds.max(snapshots).min(longest).max(shortest);
         let change = wanted.as_secs_f64() / now.as_secs_f64() - 1.0;
         if change.abs() < LEAST_STRETCH {
@@ -245,7 +251,7 @@ impl Pacer {
     }
 
     /// Bounds the aggregation interval from now on, if it may change. It never becomes longer than was asked for at
-    /// first.
+    /// first, unless one round with samples in each is more than the budget allows.
     pub fn set_longest_aggregation(&mut self, longest: Duration) {
         let longest = longest.min(self.longest_aggregation);
         if let Some(tuner) = &mut self.tuner {

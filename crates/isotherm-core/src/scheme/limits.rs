@@ -1,7 +1,10 @@
 //! Limits of all schemes together, which hold whatever their quotas allow: bytes in a second, and memory that is out.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
+
+use rangemap::RangeSet;
 
 use crate::survey::PageHistory;
 use crate::{AddrRange, Mapping, PAGE_SIZE, Snapshot, TargetId, TargetSnapshot};
@@ -32,7 +35,7 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenOut {
     /// The ranges of which schemes have taken memory.
-    taken: BTreeMap<TargetId, Ranges>,
+    taken: BTreeMap<TargetId, RangeSet<u64>>,
     /// Bytes that the last survey has found out.
     found: u64,
     /// Bytes that were taken before the last survey, since the one before it, and since the last.
@@ -40,9 +43,6 @@ pub struct TakenOut {
     /// The time of the last survey.
     surveyed: Option<Duration>,
 }
-
-/// Disjoint ranges: the end of each, by its start.
-type Ranges = BTreeMap<u64, u64>;
 
 impl TakenOut {
     /// How many bytes are out, at most.
@@ -63,7 +63,7 @@ impl TakenOut {
         }
         let swapped = snapshot.histories.iter().filter_map(|(_, history)| history.swapped());
         let swapped = swapped.fold(0, u64::saturating_add).saturating_mul(PAGE_SIZE);
-        let of_target = |(id, ranges): (&TargetId, &mut Ranges)| {
+        let of_target = |(id, ranges): (&TargetId, &mut RangeSet<u64>)| {
             let target = snapshot.targets.iter().find(|target| target.id == *id);
             target.map_or(0, |target| look_at(ranges, target, snapshot.history(*id)))
         };
@@ -75,15 +75,7 @@ impl TakenOut {
     /// Takes in that an action has taken `bytes` of `range` from its target.
     fn take(&mut self, target: TargetId, range: AddrRange, bytes: u64) {
         let ranges = self.taken.entry(target).or_default();
-        let (mut start, mut end) = (range.start(), range.end());
-        // A range that begins before this one, and all that begin in it, become one with it.
-        let touching = ranges.range(..=end).rev().take_while(|(_, last)| **last >= start);
-        let touching: Vec<(u64, u64)> = touching.map(|(first, last)| (*first, *last)).collect();
-        for (first, last) in touching {
-            ranges.remove(&first);
-            (start, end) = (start.min(first), end.max(last));
-        }
-        ranges.insert(start, end);
+        ranges.insert(range.into());
         if ranges.len() > MOST_RANGES {
             *ranges = in_pairs(ranges);
         }
@@ -93,10 +85,10 @@ impl TakenOut {
 
 /// How many bytes of these ranges of a target are mapped and neither in memory nor in swap. Ranges of which all are in
 /// memory, or unmapped, are dropped.
-fn look_at(ranges: &mut Ranges, target: &TargetSnapshot, history: Option<&PageHistory>) -> u64 {
+fn look_at(ranges: &mut RangeSet<u64>, target: &TargetSnapshot, history: Option<&PageHistory>) -> u64 {
     let mut out = 0_u64;
-    ranges.retain(|start, end| {
-        let Some(range) = AddrRange::new(*start, *end) else { return false };
+    let mut is_over = |range: &Range<u64>| {
+        let Some(range) = AddrRange::new(range.start, range.end) else { return true };
         let mut absent = 0;
         for part in mapped(&target.mappings, range) {
             let pages = history.map(|history| history.pages_in(part)).unwrap_or_default();
@@ -104,8 +96,10 @@ fn look_at(ranges: &mut Ranges, target: &TargetSnapshot, history: Option<&PageHi
             absent += part.size().saturating_sub(pages.present);
             out += part.size().saturating_sub(pages.present).saturating_sub(swapped);
         }
-        absent > 0
-    });
+        absent == 0
+    };
+    let over: Vec<Range<u64>> = ranges.iter().filter(|range| is_over(range)).cloned().collect();
+    over.into_iter().for_each(|range| ranges.remove(range));
     out
 }
 
@@ -116,9 +110,9 @@ fn mapped(mappings: &[Mapping], range: AddrRange) -> impl Iterator<Item = AddrRa
 }
 
 /// Half as many ranges: two neighbours each, with what lies between them.
-fn in_pairs(ranges: &Ranges) -> Ranges {
-    let all: Vec<(u64, u64)> = ranges.iter().map(|(start, end)| (*start, *end)).collect();
-    all.chunks(2).filter_map(|pair| Some((pair.first()?.0, pair.last()?.1))).collect()
+fn in_pairs(ranges: &RangeSet<u64>) -> RangeSet<u64> {
+    let all: Vec<&Range<u64>> = ranges.iter().collect();
+    all.chunks(2).filter_map(|pair| Some(pair.first()?.start..pair.last()?.end)).collect()
 }
 
 /// Keeps all schemes within their limits.
@@ -244,7 +238,7 @@ mod tests {
         }
         let ranges = &out.taken[&TARGET];
         assert!(ranges.len() <= MOST_RANGES / 2 + 1, "{}", ranges.len());
-        let size: u64 = ranges.iter().map(|(start, end)| end - start).sum();
+        let size: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         assert!(size >= MOST_RANGES as u64 * PAGE_SIZE, "{size}");
     }
 }

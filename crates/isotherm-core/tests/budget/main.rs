@@ -111,6 +111,18 @@ proptest! {
     }
 
     #[test]
+    fn aggregations_that_should_be_short_are_long_enough_for_one_round_each_within_half_of_the_budget(
+        costs in costs((1.0, 1.0)), blocks in blocks()
+    ) {
+        let mut world = World::with_fixed_sampling(costs, blocks, 0.01, Duration::from_millis(100));
+        world.run(60.0);
+        let (begin, cpu, dearest) = worst_window(&world.spent);
+        prop_assert!((cpu - dearest) / WINDOW <= 0.011, "{:.4} from {begin:.1} s on", (cpu - dearest) / WINDOW);
+        let least = costs.round / (0.01 / 2.0);
+        prop_assert!(world.attributes().aggregation().as_secs_f64() <= (least * 1.5).max(0.1), "{least}");
+    }
+
+    #[test]
     fn ten_seconds_cost_no_more_than_the_budget(
         costs in costs((1.0, 1.0)), blocks in blocks(), budget in budgets(), helpers in 0.0..0.3
     ) {

@@ -1,10 +1,11 @@
 //! Which stack the memory at an address belongs to, at any time: the one that mapped it last.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Allocation, StackId, TargetId};
+use isotherm_core::{AddrRange, Allocation, StackId, TargetId, parts_of};
+use rangemap::RangeMap;
 
 /// The stacks that mapped memory, over time.
 #[derive(Debug, Default)]
@@ -70,49 +71,21 @@ impl OwnerMaps {
 /// Which stack each address of a target belongs to.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerMap {
-    /// The end and the stack of each range, by its start. They are disjoint.
-    ranges: BTreeMap<u64, (u64, Option<StackId>)>,
+    ranges: RangeMap<u64, StackId>,
 }
 
 impl OwnerMap {
     /// Says that a range belongs to a stack from now on; to none if that is not known.
     fn set(&mut self, range: AddrRange, stack: Option<StackId>) {
-        let (start, end) = (range.start(), range.end());
-        if let Some((&before, &(before_end, owner))) = self.ranges.range(..start).next_back()
-            && before_end > start
-        {
-            self.ranges.insert(before, (start, owner));
-            if before_end > end {
-                self.ranges.insert(end, (before_end, owner));
-            }
-        }
-        let inside: Vec<u64> = self.ranges.range(start..end).map(|(&at, _)| at).collect();
-        for at in inside {
-            if let Some((last_end, owner)) = self.ranges.remove(&at)
-                && last_end > end
-            {
-                self.ranges.insert(end, (last_end, owner));
-            }
-        }
-        if stack.is_some() {
-            self.ranges.insert(start, (end, stack));
+        match stack {
+            Some(stack) => self.ranges.insert(range.into(), stack),
+            None => self.ranges.remove(range.into()),
         }
     }
 
     /// The parts of a range that belong to one stack each, in the order of addresses.
     pub(crate) fn parts(&self, range: AddrRange) -> Vec<(AddrRange, Option<StackId>)> {
-        let first = self.ranges.range(..range.start()).next_back().map_or(range.start(), |(&start, _)| start);
-        let (mut parts, mut at) = (Vec::new(), range.start());
-        let known = self.ranges.range(first..range.end());
-        let known =
-            known.filter_map(|(&start, &(end, stack))| Some((AddrRange::new(start, end)?.intersection(range)?, stack)));
-        for (part, stack) in known {
-            parts.extend(AddrRange::new(at, part.start()).map(|gap| (gap, None)));
-            parts.push((part, stack));
-            at = part.end();
-        }
-        parts.extend(AddrRange::new(at, range.end()).map(|gap| (gap, None)));
-        parts
+        parts_of(&self.ranges, range).map(|(part, stack)| (part, stack.copied())).collect()
     }
 }
 

@@ -128,3 +128,32 @@ fn no_scheme_of_a_file_or_of_a_request_takes_more_out_than_its_group_allows() {
     assert!(metrics.contains("isotherm_group_out_bytes{group=\"b\"} 16777216"), "{metrics}");
     running.end();
 }
+
+#[test]
+fn a_group_of_files_drops_their_page_cache_and_one_of_physical_memory_is_watched_beside_it() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("cached");
+    std::fs::write(&path, vec![7; 4 << 20]).and_then(|()| std::fs::File::open(&path)?.sync_all()).unwrap();
+    let files = directory.path().display();
+    let running = Running::new(&format!(
+        "  - name: machine\n    physical: true\n  - name: data\n    files: ['{files}']\n    act: true\n    schemes:\n      \
+         - {{name: old, action: pageout, access_rate: 0%, age: 1s.., unobserved: allow}}\n"
+    ));
+    let dropped = || running.get("/v1/groups/data/schemes")[0]["freed_bytes"].as_u64();
+    eventually("page cache of the file is dropped", || dropped() > Some(0));
+    let resident = |group: &str| running.get(&format!("/v1/groups/{group}"))["memory"]["resident"].as_u64();
+    eventually("it is gone", || resident("data") == Some(0));
+    eventually("physical memory was surveyed", || resident("machine") > Some(64 * MIB));
+    for (group, watched) in [("data", "files"), ("machine", "physical memory")] {
+        let status = running.said(&["status", group]);
+        assert!(status.contains(watched) && !status.contains("process,"), "{status}");
+        assert_eq!(running.get(&format!("/v1/groups/{group}"))["processes"], 0);
+    }
+    let metrics = running.said(&["metrics"]);
+    assert!(metrics.contains("isotherm_group_processes{group=\"machine\"} 0"), "{metrics}");
+    assert!(
+        !metrics.contains("isotherm_cgroup_memory_bytes{group=\"machine\""),
+        "its memory is of no cgroup: {metrics}"
+    );
+    running.end();
+}
