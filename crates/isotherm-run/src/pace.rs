@@ -234,16 +234,16 @@ mod tests {
     fn more_targets_than_the_budget_allows_join_by_a_few_at_each_look() {
         let join = Duration::from_micros(250);
         let mut pace = LookPace::new(0.01);
-        let mut looks = pace.looked(Duration::ZERO, 0, Some(Duration::ZERO), Duration::MAX);
-        assert!((45..=60).contains(&looks.most), "at first, what was saved: {looks:?}");
+        let mut search = pace.looked(Duration::ZERO, 0, Some(Duration::ZERO), Duration::MAX);
+        assert!((45..=60).contains(&search.most), "at first, what was saved: {search:?}");
         let (mut now, mut joined) = (Duration::ZERO, 0);
         for _ in 0..100 {
-            now += looks.gap;
-            joined += looks.most;
-            looks = pace.looked(now, looks.most, Some(join * looks.most as u32), Duration::MAX);
-            assert!(looks.gap < LOOK_EVERY * 2, "{looks:?}");
+            now += search.gap;
+            joined += search.most;
+            search = pace.looked(now, search.most, Some(join * search.most as u32), Duration::MAX);
+            assert!(search.gap < LOOK_EVERY * 2, "{search:?}");
         }
-        assert!(looks.most <= 2, "{looks:?}");
+        assert!(search.most <= 2, "{search:?}");
         let share = (join * joined as u32).as_secs_f64() / now.as_secs_f64();
         assert!((0.006..0.007).contains(&share), "with what was saved: {share}");
         // Other work has used up the budget of the last ten seconds.

@@ -99,7 +99,7 @@ pub struct Monitor<S, P, K, R> {
     /// The least time from one reading of the mappings to the next.
     update_gap: Duration,
     /// How new targets are looked for. `None` if they are found by readings alone.
-    looks: Option<TargetSearch>,
+    search: Option<TargetSearch>,
     /// When new targets were looked for last.
     looked: Duration,
     /// The clears of the probe up to the last aggregation.
@@ -194,7 +194,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
             round: OpenRound::default(),
             readings: Readings::default(),
             update_gap: Duration::ZERO,
-            looks: None,
+            search: None,
             looked: Duration::ZERO,
             clears: 0,
             surveyor: None,
@@ -249,8 +249,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// Looks for new targets, apart from readings of the mappings, which cost more if there are many targets. By
     /// default, targets join when the mappings are read.
-    pub fn set_target_search(&mut self, looks: TargetSearch) {
-        self.looks = Some(looks);
+    pub fn set_target_search(&mut self, search: TargetSearch) {
+        self.search = Some(search);
     }
 
     /// Lets at most this many targets join at a reading, if the address space finds them by itself.
@@ -390,8 +390,8 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         Ok(self.next(now))
     }
 
-    /// Follows the mappings and the pages: surveys, reads the mappings, and looks for new targets, as far as that is due.
-    /// A survey clears pages of samples, which are read before if they may go on.
+    /// Follows the mappings and the pages: surveys, reads the mappings, and looks for new targets, as far as that is
+    /// due. A survey clears pages of samples, which are read before if they may go on.
     fn follow(&mut self, now: Duration, samples_may_go_on: bool) -> Result<(), MonitorError> {
         let is_update_due = now >= self.update_due();
         let joined = if is_update_due { Vec::new() } else { self.look_for_new(now)? };
@@ -540,14 +540,14 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
 
     /// When new targets are looked for again.
     fn look_due(&self) -> Option<Duration> {
-        self.looks.map(|looks| self.looked + looks.gap)
+        self.search.map(|search| self.looked + search.gap)
     }
 
     /// Looks for new targets if that is due. The probe takes in those that have appeared.
     fn look_for_new(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
-        let Some(looks) = self.looks.filter(|looks| now >= self.looked + looks.gap) else { return Ok(Vec::new()) };
+        let Some(search) = self.search.filter(|search| now >= self.looked + search.gap) else { return Ok(Vec::new()) };
         (self.looked, self.work.looked) = (now, true);
-        let mut joined = self.space.look_for_new(looks.most).map_err(MonitorError::Space)?;
+        let mut joined = self.space.look_for_new(search.most).map_err(MonitorError::Space)?;
         joined.retain(|space| !space.mappings.is_empty());
         self.work.joined = joined.len();
         if !joined.is_empty() {

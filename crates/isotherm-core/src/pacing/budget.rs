@@ -566,8 +566,8 @@ impl Controller {
         Duration::from_secs_f64(time.max(self.least_for_targets()).min(1e6))
     }
 
-    /// The time in which half of the budget pays for a round with samples. An aggregation has one at least, and so takes
-    /// as long. Zero as long as it is not known, and if the budget does not bound samples.
+    /// The time in which half of the budget pays for a round with samples. An aggregation has one at least, and so
+    /// takes as long. Zero as long as it is not known, and if the budget does not bound samples.
     pub(crate) fn least_aggregation(&self) -> Duration {
         let round = self.round.filter(|_| self.bounds_samples).unwrap_or(0.0);
         Duration::from_secs_f64((round / (self.budget.cpu * PLANNED / 2.0)).min(1e6))

@@ -172,9 +172,9 @@ impl CachedFiles {
     fn look(&mut self) {
         let began = Instant::now();
         let (files, seen, left_out) = Default::default();
-        let mut look = FileSearch { places: &mut self.places, files, seen, left_out };
+        let mut search = FileSearch { places: &mut self.places, files, seen, left_out };
         for root in &self.roots {
-            look.visit(root);
+            search.visit(root);
         }
         if let Some(users) = &self.users {
             let own = std::process::id();
@@ -182,10 +182,10 @@ impl CachedFiles {
             // What has ended, or may not be looked at, has no program.
             let is_there = |pid: &u32| std::fs::read_link(format!("{ROOT}proc/{pid}/exe")).is_ok();
             let pids: Vec<u32> = pids.into_iter().filter(is_there).collect();
-            pids.iter().for_each(|pid| look.visit_files_of(*pid));
+            pids.iter().for_each(|pid| search.visit_files_of(*pid));
             self.has_users = !pids.is_empty();
         }
-        let FileSearch { files, seen, left_out, .. } = look;
+        let FileSearch { files, seen, left_out, .. } = search;
         self.places.retain(|id| seen.contains(id));
         self.left_out = left_out;
         let mapping = |file: &Arc<CachedFile>| Mapping {

@@ -135,9 +135,10 @@ fn a_group_of_files_drops_their_page_cache_and_one_of_physical_memory_is_watched
     let path = directory.path().join("cached");
     std::fs::write(&path, vec![7; 4 << 20]).and_then(|()| std::fs::File::open(&path)?.sync_all()).unwrap();
     let files = directory.path().display();
+    let scheme = "{name: old, action: pageout, access_rate: 0%, age: 1s.., unobserved: allow}";
     let running = Running::new(&format!(
-        "  - name: machine\n    physical: true\n  - name: data\n    files: ['{files}']\n    act: true\n    schemes:\n      \
-         - {{name: old, action: pageout, access_rate: 0%, age: 1s.., unobserved: allow}}\n"
+        "  - name: machine\n    physical: true\n  - name: data\n    files: ['{files}']\n    act: true\n    \
+         schemes: [{scheme}]\n"
     ));
     let dropped = || running.get("/v1/groups/data/schemes")[0]["freed_bytes"].as_u64();
     eventually("page cache of the file is dropped", || dropped() > Some(0));
@@ -151,9 +152,7 @@ fn a_group_of_files_drops_their_page_cache_and_one_of_physical_memory_is_watched
     }
     let metrics = running.said(&["metrics"]);
     assert!(metrics.contains("isotherm_group_processes{group=\"machine\"} 0"), "{metrics}");
-    assert!(
-        !metrics.contains("isotherm_cgroup_memory_bytes{group=\"machine\""),
-        "its memory is of no cgroup: {metrics}"
-    );
+    let of_cgroups = "isotherm_cgroup_memory_bytes{group=\"machine\"";
+    assert!(!metrics.contains(of_cgroups), "its memory is of no cgroup: {metrics}");
     running.end();
 }
