@@ -252,8 +252,9 @@ impl Hub {
             }
             Event::Survey(record) => {
                 known.sums.surveys += 1;
-                // One that began before the first targets had joined says nothing of them.
-                if !record.survey.targets.is_empty() || known.targets.is_empty() {
+                // One that began before the first targets had joined says nothing of them. Later, it says that those of
+                // the survey before have ended, or that no page cache is left.
+                if !record.survey.targets.is_empty() || known.targets.is_empty() || known.survey.is_some() {
                     known.survey = Some(Arc::clone(record));
                 }
             }
@@ -344,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_survey_of_no_target_says_nothing_of_those_that_have_joined_since() {
+    fn a_first_survey_of_no_target_says_nothing_of_those_that_have_joined_since_and_a_later_one_that_none_is_left() {
         let id = TargetId::process(7, Duration::ZERO);
         let of_target = TargetSurvey {
             id,
@@ -364,5 +365,6 @@ mod tests {
         };
         assert_eq!(known_after(vec![]), (1, None));
         assert_eq!(known_after(vec![of_target]), (2, Some(1)));
+        assert_eq!(known_after(vec![]), (3, Some(0)));
     }
 }
