@@ -441,7 +441,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
     }
 
     /// The surveyor, and what it works on.
-    fn parts(&mut self) -> (Option<&mut Surveyor>, Watched<'_, S, P, R>) {
+    fn parts(&mut self) -> (Option<&mut Surveyor>, Watched<'_>) {
         let watched = Watched {
             space: &mut self.space,
             probe: &mut self.probe,

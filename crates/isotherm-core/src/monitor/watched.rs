@@ -3,17 +3,19 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use rand::Rng;
+
 use super::cpu_clock::CpuClock;
 use super::{MonitorError, StepWork};
 use crate::region_set::RegionSet;
 use crate::{AccessProbe, AddressSpace, Attributes, TargetId, TargetSpace};
 
 /// The parts of a monitor that belong to its targets and to the run.
-pub(super) struct Watched<'a, S, P, R> {
-    pub(super) space: &'a mut S,
-    pub(super) probe: &'a mut P,
+pub(super) struct Watched<'a> {
+    pub(super) space: &'a mut dyn AddressSpace,
+    pub(super) probe: &'a mut dyn AccessProbe,
     pub(super) regions: &'a mut RegionSet,
-    pub(super) rng: &'a mut R,
+    pub(super) rng: &'a mut dyn Rng,
     pub(super) attributes: &'a Attributes,
     pub(super) readings: &'a mut Readings,
     pub(super) work: &'a mut StepWork,
@@ -31,7 +33,7 @@ pub(super) struct Readings {
     pub(super) asked: bool,
 }
 
-impl<S: AddressSpace, P: AccessProbe, R> Watched<'_, S, P, R> {
+impl Watched<'_> {
     /// The targets and their mappings as they are at `now`. The probe takes them in.
     pub(super) fn read_targets(&mut self, now: Duration) -> Result<Vec<TargetSpace>, MonitorError> {
         *self.readings = Readings { last: now, asked: false };
@@ -62,10 +64,7 @@ impl<S: AddressSpace, P: AccessProbe, R> Watched<'_, S, P, R> {
     }
 
     /// Those of `spaces` whose target has no regions yet.
-    pub(super) fn unknown<'b>(
-        &self,
-        spaces: &'b [TargetSpace],
-    ) -> impl Iterator<Item = &'b TargetSpace> + use<'b, S, P, R> {
+    pub(super) fn unknown<'b>(&self, spaces: &'b [TargetSpace]) -> impl Iterator<Item = &'b TargetSpace> + use<'b> {
         let known: HashSet<TargetId> = self.regions.targets().iter().map(|target| target.space.id).collect();
         spaces.iter().filter(move |space| !known.contains(&space.id))
     }

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::Rng;
-
 use super::parties::{FramesSeen, Parties};
 use super::{MonitorError, SurveyWork, Surveyor, Watched, parties_of};
+use crate::PAGE_SIZE;
 use crate::survey::{BLOCK_PAGES, BlockList, Learned, MappingIndex, MappingSums, SurveySnapshot, TargetSurvey};
-use crate::{AccessProbe, AddressSpace, PAGE_SIZE};
 
 impl Surveyor {
     /// Reads and clears all mappings of all targets. Each mapping becomes a region.
-    pub(super) fn survey_mappings<S: AddressSpace, P: AccessProbe, R: Rng>(
+    pub(super) fn survey_mappings(
         &mut self,
-        on: &mut Watched<'_, S, P, R>,
+        on: &mut Watched<'_>,
         now: Duration,
     ) -> Result<SurveySnapshot, MonitorError> {
         let spaces = on.read_targets(now)?;

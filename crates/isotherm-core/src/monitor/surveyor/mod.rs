@@ -12,8 +12,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::Rng;
-
 use super::watched::Watched;
 use super::{MonitorError, SurveyWork};
 use crate::panel::Panel;
@@ -22,7 +20,7 @@ use crate::survey::{
     BlockFrames, BlockPages, ClearLimits, ClearPages, HistoryUpdate, Learned, MappingHistories, Memos, PageHistory,
     PartUpdate, SurveyCost, SurveyPart, SurveyPlan, SurveySettings, SurveySnapshot, Windows,
 };
-use crate::{AccessProbe, AddressSpace, AtRest, TargetId, TargetSpace};
+use crate::{AddressSpace, AtRest, TargetId, TargetSpace};
 use left::Left;
 use panel::PanelBuffers;
 use parties::{Added, FramesSeen, Parties};
@@ -106,10 +104,7 @@ impl Surveyor {
     }
 
     /// Finds out which targets are at rest at the start of the run.
-    pub(super) fn find_rests_at_start<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-    ) -> Result<(), MonitorError> {
+    pub(super) fn find_rests_at_start(&mut self, on: &mut Watched<'_>) -> Result<(), MonitorError> {
         self.find_rests(on)?;
         self.at_start = self.panel.at_rest().collect();
         Ok(())
@@ -117,11 +112,7 @@ impl Surveyor {
 
     /// Does the next part of the survey that is under way, or of a new one. When the survey is at its end, draws the
     /// regions anew and returns what it has found.
-    pub(super) fn survey<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-        now: Duration,
-    ) -> Result<Option<EndedSurvey>, MonitorError> {
+    pub(super) fn survey(&mut self, on: &mut Watched<'_>, now: Duration) -> Result<Option<EndedSurvey>, MonitorError> {
         if on.probe.mapping_survey().is_some() {
             let found = self.survey_mappings(on, now)?;
             return Ok(Some(EndedSurvey { found, grows: false }));
@@ -191,12 +182,7 @@ impl Surveyor {
     }
 
     /// Keeps the survey until its next part is due.
-    fn suspend<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-        pass: Pass,
-        now: Duration,
-    ) {
+    fn suspend(&mut self, on: &mut Watched<'_>, pass: Pass, now: Duration) {
         if pass.is_first {
             // What is known of some targets is better than nothing until the end of the survey. Those that an earlier
             // part has read have their regions.
@@ -214,11 +200,7 @@ impl Surveyor {
         self.plan.end_part(now);
     }
 
-    fn begin<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-        now: Duration,
-    ) -> Result<Pass, MonitorError> {
+    fn begin(&mut self, on: &mut Watched<'_>, now: Duration) -> Result<Pass, MonitorError> {
         let spaces = on.read_targets(now)?;
         on.regions.replace_spaces(&spaces);
         on.regions.begin_survey();
@@ -249,12 +231,7 @@ impl Surveyor {
     }
 
     /// Begins to read the next target.
-    fn next_target<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-        pass: &mut Pass,
-        now: Duration,
-    ) -> Option<Reading> {
+    fn next_target(&mut self, on: &mut Watched<'_>, pass: &mut Pass, now: Duration) -> Option<Reading> {
         let space = pass.waiting.pop_front()?;
         pass.parties.join(space.id, || on.space.parties(space.id));
         let known = on.regions.targets().iter().find(|target| target.space.id == space.id);
@@ -274,9 +251,9 @@ impl Surveyor {
     }
 
     /// Reads the part of a target that begins at `from`, and chooses what to clear of it.
-    fn read_part<S: AddressSpace, P: AccessProbe, R: Rng>(
+    fn read_part(
         &mut self,
-        on: &mut Watched<'_, S, P, R>,
+        on: &mut Watched<'_>,
         pass: &mut Pass,
         left: &mut Left,
         (space, windows): (&TargetSpace, &Windows),
@@ -315,7 +292,7 @@ impl Surveyor {
         let more = (count as f64 / part.most as f64).max(1.0);
         let clears = (pass.clears * of_survey).min(left.clears(count) * more);
         let (again, unknown) = (pass.credit.again * of_survey, pass.credit.unknown * of_survey);
-        let chosen = taken.choose(ClearLimits { again, unknown, clears }, on.rng);
+        let chosen = taken.choose(ClearLimits { again, unknown, clears }, &mut on.rng);
         pass.credit.again -= chosen.again;
         pass.credit.unknown -= chosen.unknown;
         pass.clears -= chosen.clears;
@@ -325,9 +302,9 @@ impl Surveyor {
     }
 
     /// Clears what was chosen of the part under way, as much as this step may. If nothing is left, ends the part.
-    fn clear_part<S: AddressSpace, P: AccessProbe, R: Rng>(
+    fn clear_part(
         &mut self,
-        on: &mut Watched<'_, S, P, R>,
+        on: &mut Watched<'_>,
         pass: &mut Pass,
         left: &mut Left,
         space: &TargetSpace,
@@ -348,12 +325,7 @@ impl Surveyor {
     }
 
     /// Ends the survey: adds up what it has found in each target, plans the next one, and draws the regions anew.
-    fn end<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-        pass: Pass,
-        now: Duration,
-    ) -> EndedSurvey {
+    fn end(&mut self, on: &mut Watched<'_>, pass: Pass, now: Duration) -> EndedSurvey {
         let Pass { surveyed, learned, parties, cost, credit, .. } = pass;
         self.plan.end(now, learned, credit);
         let longest = surveyed.iter().map(|target| target.history.interval()).max().unwrap_or_default();
@@ -387,11 +359,7 @@ impl Surveyor {
 
     /// Reads the mappings again between two parts or surveys. If a target has joined, or has grown by much, the next
     /// survey comes soon. Until then, what a first look has found is known. Returns whether there is much more memory.
-    pub(super) fn refresh<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-        now: Duration,
-    ) -> Result<bool, MonitorError> {
+    pub(super) fn refresh(&mut self, on: &mut Watched<'_>, now: Duration) -> Result<bool, MonitorError> {
         let spaces = on.read_targets(now)?;
         on.regions.replace_spaces(&spaces);
         let has_joined = on.work.joined > 0;
@@ -409,9 +377,9 @@ impl Surveyor {
     }
 
     /// Takes in targets that have joined since the mappings were read, as a [refresh](Self::refresh) does.
-    pub(super) fn join<S: AddressSpace, P: AccessProbe, R: Rng>(
+    pub(super) fn join(
         &mut self,
-        on: &mut Watched<'_, S, P, R>,
+        on: &mut Watched<'_>,
         joined: Vec<TargetSpace>,
         now: Duration,
     ) -> Result<bool, MonitorError> {
@@ -428,9 +396,9 @@ impl Surveyor {
     }
 
     /// Reads the pages of targets that have joined, without clearing any: as many as a part of a survey reads.
-    fn look_at_joined<S: AddressSpace, P: AccessProbe, R: Rng>(
+    fn look_at_joined(
         &mut self,
-        on: &mut Watched<'_, S, P, R>,
+        on: &mut Watched<'_>,
         joined: Vec<TargetSpace>,
         now: Duration,
     ) -> Result<(), MonitorError> {
@@ -457,10 +425,7 @@ impl Surveyor {
 
     /// Reads the pages of what was mapped since the last survey began, or the one that is under way, without clearing
     /// any: as many as a part of a survey reads. Returns whether a target has grown by much.
-    fn look_at_new_space<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-    ) -> Result<bool, MonitorError> {
+    fn look_at_new_space(&mut self, on: &mut Watched<'_>) -> Result<bool, MonitorError> {
         let Some(survey) = on.probe.survey() else { return Ok(false) };
         let mut left = self.plan.settings.part_blocks;
         let mut learned = Learned::default();
@@ -480,7 +445,7 @@ impl Surveyor {
 }
 
 /// The parties of these targets, if there are parties.
-fn parties_of<S: AddressSpace>(space: &mut S, spaces: &[TargetSpace]) -> Option<BTreeMap<TargetId, Arc<[u32]>>> {
+fn parties_of(space: &mut dyn AddressSpace, spaces: &[TargetSpace]) -> Option<BTreeMap<TargetId, Arc<[u32]>>> {
     space.has_parties().then(|| spaces.iter().map(|of| (of.id, space.parties(of.id))).collect())
 }
 

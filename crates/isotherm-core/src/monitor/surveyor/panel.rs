@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::Rng;
-
 use super::{MonitorError, Surveyor, Watched};
 use crate::survey::ClearPages;
 use crate::{AccessProbe, AddressSpace, PAGE_SIZE, PageLook, PanelSnapshot, Sample, TargetId};
@@ -30,9 +28,9 @@ impl Surveyor {
 
     /// Reads all pages of the panel, clears those that were accessed, and draws more if they are too few. The first
     /// reading tells nothing.
-    pub(in crate::monitor) fn read_panel<S: AddressSpace, P: AccessProbe, R: Rng>(
+    pub(in crate::monitor) fn read_panel(
         &mut self,
-        on: &mut Watched<'_, S, P, R>,
+        on: &mut Watched<'_>,
         now: Duration,
     ) -> Result<Option<PanelSnapshot>, MonitorError> {
         self.has_panel = on.probe.pages().is_some();
@@ -72,10 +70,7 @@ impl Surveyor {
     }
 
     /// Finds out which targets have run since the last reading.
-    pub(in crate::monitor) fn find_rests<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-    ) -> Result<(), MonitorError> {
+    pub(in crate::monitor) fn find_rests(&mut self, on: &mut Watched<'_>) -> Result<(), MonitorError> {
         if let Some(activity) = on.probe.activity() {
             let targets = on.regions.targets().iter().map(|target| target.space.id);
             if self.panel.looks_for_rests() {
@@ -89,7 +84,7 @@ impl Surveyor {
     }
 
     /// Reads how much of the targets that have run is in memory: of many targets, a part at a time.
-    fn read_resident<S: AddressSpace, P: AccessProbe, R: Rng>(&mut self, on: &mut Watched<'_, S, P, R>) {
+    fn read_resident(&mut self, on: &mut Watched<'_>) {
         let targets = on.regions.targets();
         let count = targets.len().min(MOST_RESIDENT);
         let turn = targets.iter().cycle().skip(self.panel_buffers.turn).take(count).map(|target| target.space.id);
@@ -104,7 +99,7 @@ impl Surveyor {
 
     /// Finds what is in memory that the panel was not drawn from. Memory that has gone since its size was read, as that
     /// of a process that ends, is not: its size is read again.
-    fn find_missing(&mut self, space: &mut impl AddressSpace) {
+    fn find_missing(&mut self, space: &mut dyn AddressSpace) {
         self.panel.find_missing();
         let lacking: Vec<TargetId> = self.panel.lacking().take(MOST_RESIDENT).collect();
         for &id in &lacking {
@@ -117,10 +112,7 @@ impl Surveyor {
     }
 
     /// Finds out which new targets share pages with others.
-    fn find_kin<S: AddressSpace, P: AccessProbe, R: Rng>(
-        &mut self,
-        on: &mut Watched<'_, S, P, R>,
-    ) -> Result<(), MonitorError> {
+    fn find_kin(&mut self, on: &mut Watched<'_>) -> Result<(), MonitorError> {
         let PanelBuffers { samples, looks, .. } = &mut self.panel_buffers;
         let targets = on.regions.targets().iter();
         self.panel.kin_probes(targets.map(|target| (&target.space, target.pages().map(Arc::as_ref))), samples);
@@ -132,17 +124,13 @@ impl Surveyor {
         Ok(())
     }
 
-    fn draw_panel<S: AddressSpace, P: AccessProbe, R: Rng>(&mut self, on: &Watched<'_, S, P, R>) {
+    fn draw_panel(&mut self, on: &Watched<'_>) {
         let targets = on.regions.targets().iter();
         self.panel.draw(targets.map(|target| (&target.space, target.pages(), on.began(target.space.id))));
     }
 
     /// Reads pages of the panel and clears those that were accessed. Returns how many.
-    fn look_at_panel(
-        &mut self,
-        probe: &mut impl AccessProbe,
-        only_drawn: bool,
-    ) -> Result<(usize, usize), MonitorError> {
+    fn look_at_panel(&mut self, probe: &mut dyn AccessProbe, only_drawn: bool) -> Result<(usize, usize), MonitorError> {
         let PanelBuffers { samples, looks, cleared, .. } = &mut self.panel_buffers;
         let Some(pages) = probe.pages() else { return Ok((0, 0)) };
         self.panel.samples(only_drawn, samples);
@@ -164,7 +152,7 @@ impl Surveyor {
     /// Looks at the pages of the panel whose accessed bits are lost when these samples are cleared.
     pub(in crate::monitor) fn look_beside(
         &mut self,
-        probe: &mut impl AccessProbe,
+        probe: &mut dyn AccessProbe,
         cleared: &[Sample],
     ) -> Result<(), MonitorError> {
         self.panel_buffers.samples.clear();
@@ -175,7 +163,7 @@ impl Surveyor {
     /// Looks at the pages of the panel whose accessed bits are lost when a survey clears these.
     pub(super) fn look_among(
         &mut self,
-        probe: &mut impl AccessProbe,
+        probe: &mut dyn AccessProbe,
         target: TargetId,
         chosen: &[ClearPages],
     ) -> Result<(), MonitorError> {
@@ -184,7 +172,7 @@ impl Surveyor {
         self.look_at_found(probe)
     }
 
-    fn look_at_found(&mut self, probe: &mut impl AccessProbe) -> Result<(), MonitorError> {
+    fn look_at_found(&mut self, probe: &mut dyn AccessProbe) -> Result<(), MonitorError> {
         let PanelBuffers { samples, looks, .. } = &mut self.panel_buffers;
         if let Some(pages) = probe.pages().filter(|_| !samples.is_empty()) {
             looks.clear();
