@@ -73,7 +73,7 @@ pub use pacing::{
 pub use packed::PackedRanges;
 pub use panel::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};
 pub use probe::{AccessProbe, Granularity, Observation, PageLook, PageProbe, Sample};
-pub use range::{AddrRange, PAGE_SIZE, parts_of, push_joined};
+pub use range::{AddrRange, PAGE_SIZE, push_joined};
 pub use region::Region;
 pub use sink::{Round, Sink};
 pub use snapshot::{RegionSnapshot, Snapshot, TargetSnapshot};

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use rangemap::RangeMap;
-
 /// The smallest size of a region, in bytes: a base page of x86-64.
 pub const PAGE_SIZE: u64 = 4096;
 
@@ -80,31 +78,6 @@ pub fn push_joined(ranges: &mut Vec<AddrRange>, next: AddrRange) {
         Some(last) if last.touches(next) => last.end = next.end,
         _ => ranges.push(next),
     }
-}
-
-/// The parts of `range`, in the order of addresses, each with what `map` has there.
-///
-/// ```
-/// use isotherm_core::{AddrRange, parts_of};
-///
-/// let range = |start, end| AddrRange::new(start, end).unwrap();
-/// let map = [(2..4, 'a'), (5..9, 'b')].into_iter().collect();
-/// let parts: Vec<_> = parts_of(&map, range(3, 7)).collect();
-/// assert_eq!(parts, [(range(3, 4), Some(&'a')), (range(4, 5), None), (range(5, 7), Some(&'b'))]);
-/// ```
-pub fn parts_of<V: Clone + Eq>(
-    map: &RangeMap<u64, V>,
-    range: AddrRange,
-) -> impl Iterator<Item = (AddrRange, Option<&V>)> {
-    let known = map.overlapping(Range::from(range));
-    let known = known
-        .filter_map(move |(part, value)| Some((AddrRange::new(part.start, part.end)?.intersection(range)?, value)));
-    let mut from = range.start();
-    known.map(Some).chain([None]).flat_map(move |next| {
-        let gap = AddrRange::new(from, next.map_or(range.end(), |(part, _)| part.start()));
-        from = next.map_or(from, |(part, _)| part.end());
-        [gap.map(|gap| (gap, None)), next.map(|(part, value)| (part, Some(value)))].into_iter().flatten()
-    })
 }
 
 impl From<AddrRange> for Range<u64> {

@@ -311,10 +311,10 @@ fn line(group: &GroupStatus) -> String {
         parts.push(why.clone());
         return parts.join("  ");
     }
-    parts.push(match group.processes {
-        _ if !group.settings.is_of_processes() => group.settings.watched().into(),
-        1 => "1 process".into(),
-        count => format!("{count} processes"),
+    parts.push(match (group.settings.is_of_processes(), group.processes) {
+        (false, _) => group.settings.watched().into(),
+        (true, 1) => "1 process".into(),
+        (true, count) => format!("{count} processes"),
     });
     parts.push(match (&group.memory, &group.in_use) {
         (Some(memory), _) => memory_line(memory),

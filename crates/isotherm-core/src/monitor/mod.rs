@@ -427,7 +427,7 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         }
     }
 
-    /// When the panel is read next. `None` if there is none.
+    /// The time of the next reading of the panel. `None` without a panel.
     fn panel_due(&self) -> Option<Duration> {
         self.surveyor.as_ref().and_then(Surveyor::panel_due)
     }

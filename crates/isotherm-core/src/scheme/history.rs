@@ -9,9 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rangemap::RangeMap;
-
-use crate::{AddrRange, TargetId, parts_of};
+use crate::{AddrRange, TargetId};
 
 /// The most marks of a target, unless a history says otherwise. Neighbours are joined and then the oldest marks are
 /// dropped until there are no more.
@@ -29,11 +27,14 @@ const TIDY_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct ActionHistory {
     /// The most marks of a target.
     most: usize,
-    /// For each target, when ranges of it were acted on.
-    targets: BTreeMap<TargetId, RangeMap<u64, Duration>>,
+    /// The marks of each target.
+    targets: BTreeMap<TargetId, Marks>,
     /// When it was tidied last.
     tidied: Option<Duration>,
 }
+
+/// Disjoint ranges that were acted on, by their first address: the end of each, and when.
+type Marks = BTreeMap<u64, (u64, Duration)>;
 
 /// A range that a scheme acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,36 +65,60 @@ impl ActionHistory {
         self.tidied = Some(now);
         self.targets.retain(|target, marks| lives(*target) && !marks.is_empty());
         for of_target in self.targets.values_mut() {
-            let kept = of_target.iter().filter(|(_, at)| **at >= horizon);
+            let kept = std::mem::take(of_target).into_iter().filter(|(_, (_, at))| *at >= horizon);
             let mut marks: Vec<Mark> = kept
-                .filter_map(|(range, &at)| Some(Mark { range: AddrRange::new(range.start, range.end)?, at }))
+                .filter_map(|(start, (end, at))| AddrRange::new(start, end).map(|range| Mark { range, at }))
                 .collect();
             join(&mut marks, now, self.most);
             drop_oldest(&mut marks, self.most);
-            if marks.len() < of_target.len() {
-                *of_target = marks.into_iter().map(|mark| (mark.range.into(), mark.at)).collect();
-            }
+            *of_target = marks.into_iter().map(|mark| (mark.range.start(), (mark.range.end(), mark.at))).collect();
         }
     }
 
     /// Marks `range` of `target` as acted on at this time.
     pub(crate) fn mark(&mut self, target: TargetId, range: AddrRange, at: Duration) {
-        self.targets.entry(target).or_default().insert(range.into(), at);
+        self.forget(target, range);
+        self.targets.entry(target).or_default().insert(range.start(), (range.end(), at));
     }
 
     /// Forgets what was done to `range` of `target`.
     pub(crate) fn forget(&mut self, target: TargetId, range: AddrRange) {
-        if let Some(marks) = self.targets.get_mut(&target) {
-            marks.remove(range.into());
+        let Some(marks) = self.targets.get_mut(&target) else { return };
+        // The mark that begins below the range keeps what lies outside.
+        if let Some((_, (end, before))) = marks.range_mut(..range.start()).next_back() {
+            let (last, before) = (*end, *before);
+            *end = last.min(range.start());
+            if last > range.end() {
+                marks.insert(range.end(), (last, before));
+            }
+        }
+        while let Some((start, (end, before))) = marks.range(range.start()..range.end()).next() {
+            let (start, end, before) = (*start, *end, *before);
+            marks.remove(&start);
+            if end > range.end() {
+                marks.insert(range.end(), (end, before));
+            }
         }
     }
 
     /// Cuts `range` where the time of the last action changes, and calls `each` with the parts in the order of
     /// addresses and with that time.
     pub(crate) fn pieces(&self, target: TargetId, range: AddrRange, mut each: impl FnMut(AddrRange, Option<Duration>)) {
-        match self.targets.get(&target) {
-            Some(marks) => parts_of(marks, range).for_each(|(part, at)| each(part, at.copied())),
-            None => each(range, None),
+        let mut rest = Some(range);
+        if let Some(marks) = self.targets.get(&target) {
+            let first = marks.range(..range.start()).next_back();
+            for (&start, &(end, at)) in first.into_iter().chain(marks.range(range.start()..range.end())) {
+                let marked = AddrRange::new(start, end).and_then(|mark| rest?.intersection(mark));
+                let (Some(left), Some(marked)) = (rest, marked) else { continue };
+                if let Some(unmarked) = AddrRange::new(left.start(), marked.start()) {
+                    each(unmarked, None);
+                }
+                each(marked, Some(at));
+                rest = AddrRange::new(marked.end(), left.end());
+            }
+        }
+        if let Some(unmarked) = rest {
+            each(unmarked, None);
         }
     }
 }

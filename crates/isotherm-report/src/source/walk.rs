@@ -254,11 +254,11 @@ impl<'a> Walks<'a> {
         for event in self.source.events(needs | later.unwrap_or_default()).map_err(ReportError::Source)? {
             let event = event.map_err(ReportError::Source)?;
             rows.hand(header, selection, &event, accumulators)?;
-            kept_bytes += bytes(&event);
-            kept.take_if(|_| kept_bytes > MOST_KEPT);
             if let Some(kept) = &mut kept {
+                kept_bytes += bytes(&event);
                 kept.push(event);
             }
+            kept.take_if(|_| kept_bytes > MOST_KEPT);
         }
         self.kept = kept;
         rows.end(header, selection)

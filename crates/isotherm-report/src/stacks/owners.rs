@@ -1,10 +1,11 @@
 //! Which stack the memory at an address belongs to, at any time: the one that mapped it last.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Allocation, StackId, TargetId, parts_of};
+use isotherm_core::{AddrRange, Allocation, StackId, TargetId};
 use rangemap::RangeMap;
 
 /// The stacks that mapped memory, over time.
@@ -85,7 +86,17 @@ impl OwnerMap {
 
     /// The parts of a range that belong to one stack each, in the order of addresses.
     pub(crate) fn parts(&self, range: AddrRange) -> Vec<(AddrRange, Option<StackId>)> {
-        parts_of(&self.ranges, range).map(|(part, stack)| (part, stack.copied())).collect()
+        let (mut parts, mut at) = (Vec::new(), range.start());
+        for (known, &stack) in self.ranges.overlapping(Range::from(range)) {
+            let Some(part) = AddrRange::new(known.start, known.end).and_then(|known| known.intersection(range)) else {
+                continue;
+            };
+            parts.extend(AddrRange::new(at, part.start()).map(|gap| (gap, None)));
+            parts.push((part, Some(stack)));
+            at = part.end();
+        }
+        parts.extend(AddrRange::new(at, range.end()).map(|gap| (gap, None)));
+        parts
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct PanelBuffers {
 const MOST_RESIDENT: usize = 64;
 
 impl Surveyor {
-    /// When the panel is read next. `None` if there is none.
+    /// The time of the next reading of the panel. `None` without a panel.
     pub(in crate::monitor) fn panel_due(&self) -> Option<Duration> {
         self.has_panel.then(|| self.panel.due())
     }
