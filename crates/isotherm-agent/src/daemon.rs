@@ -192,7 +192,7 @@ impl Daemon {
     fn new(config: Config, file: Option<PathBuf>, rights: Rights) -> Self {
         let history = config.settings.history.directory.as_ref().map(|directory| directory.join("history"));
         Self {
-            groups: Groups::new(config.settings.cpu_budget.0, history, rights),
+            groups: Groups::new(config.settings.budget(), history, rights),
             overviews: Overviews::default(),
             streams: Streams::default(),
             serving: Arc::default(),

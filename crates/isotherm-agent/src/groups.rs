@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use isotherm_core::Shares;
 use isotherm_core::scheme::Scheme;
 use isotherm_kernel::Containers;
 use isotherm_run::{Allowance, EndReason, chain};
@@ -65,9 +66,9 @@ pub enum GroupError {
 
 impl Groups {
     /// No groups yet, on a budget of all. Each has its history in a directory below `history`.
-    pub fn new(cpu: f64, history: Option<PathBuf>, rights: Rights) -> Self {
+    pub fn new(budget: Shares, history: Option<PathBuf>, rights: Rights) -> Self {
         Self {
-            allowance: Allowance::new(cpu),
+            allowance: Allowance::new(budget),
             rights,
             engines: Engines::default(),
             keeper: history.as_deref().and_then(Path::parent).map(GroupKeeper::new),
@@ -96,7 +97,7 @@ impl Groups {
 
     /// Puts a configuration in force: begins, changes and ends what differs. Groups that requests have made stay.
     pub fn configure(&self, config: &Config) {
-        self.allowance.set_cpu(config.settings.cpu_budget.0);
+        self.allowance.set_whole(config.settings.budget());
         let limits = config.settings.limits;
         *self.bound() = limits;
         let mut gone = Vec::new();

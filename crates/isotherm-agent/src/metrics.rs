@@ -127,7 +127,7 @@ fn of_daemon(daemon: &Daemon, metrics: &mut Metrics) {
         "The share of one CPU that all groups may take",
         Some(Unit::Other("ratio".into())),
     );
-    set(&budget, &[], daemon.groups.allowance().cpu());
+    set(&budget, &[], daemon.groups.allowance().whole().cpu);
     let cpu = metrics.sums("process_cpu", "CPU time of the daemon", Some(Unit::Seconds));
     sum(&cpu, &[], process_cpu().as_secs_f64());
     let serving = metrics.sums(

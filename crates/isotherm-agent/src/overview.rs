@@ -225,7 +225,7 @@ impl Overviews {
             unix_ns: unix_ns(),
             started_unix_ns: daemon.started_unix_ns,
             host: groups.iter().find_map(|(_, group)| Some(group.hub.known().header?.host.name.clone())),
-            cpu_budget: daemon.groups.allowance().cpu(),
+            cpu_budget: daemon.groups.allowance().whole().cpu,
             cpu: self.recent_cpu(),
             serving_cpu: *self.serving.lock().unwrap_or_else(PoisonError::into_inner),
             followers: self.stream.receiver_count() as u64,

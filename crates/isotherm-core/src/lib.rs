@@ -68,7 +68,8 @@ pub use idle::{IdleTally, MOST_INTERVALS, PageState};
 pub use mapped::{MappedPart, is_memory, mapping_at};
 pub use monitor::{Monitor, MonitorError, Next, StepWork, SurveyWork, TargetSearch};
 pub use pacing::{
-    Affordable, Budget, Controller, IntervalTuner, IntervalsGoal, Pace, PaceOptions, Pacer, Start, SurveyInterval,
+    Affordable, Budget, Controller, IntervalTuner, IntervalsGoal, Pace, PaceOptions, Pacer, Shares, Start,
+    SurveyInterval,
 };
 pub use packed::PackedRanges;
 pub use panel::{Estimate, MappingPanel, PanelSnapshot, TargetPanel};

@@ -1,9 +1,12 @@
-//! One budget of CPU time that several runs share.
+//! One budget that several runs share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A share of one CPU for several runs together, such as the groups of the daemon.
+use isotherm_core::Shares;
+
+/// Shares of one CPU for several runs together, such as the groups of the daemon: what they take, and what their
+/// targets lose.
 ///
 /// Each run says how much it would take at its shortest intervals. A run that needs less than an equal part gets what
 /// it needs, and the others have what it leaves. What nobody needs is spread equally. The sum is never more than the
@@ -13,44 +16,52 @@ pub struct Allowance(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// The whole.
-    cpu: f64,
-    /// What other work takes of the whole.
+    whole: Shares,
+    /// The CPU time that other work takes of the whole.
     kept_back: f64,
     next: u64,
-    /// How much each member needs.
-    needs: BTreeMap<u64, f64>,
+    members: BTreeMap<u64, Needs>,
+}
+
+/// How much a member needs.
+#[derive(Debug)]
+struct Needs {
+    cpu: f64,
+    /// `None` if its targets lose what the run says, whatever others do.
+    targets: Option<f64>,
 }
 
 impl Allowance {
-    /// A share of one CPU, above 0.
-    pub fn new(cpu: f64) -> Self {
-        Self(Arc::new(Mutex::new(State { cpu, kept_back: 0.0, next: 0, needs: BTreeMap::new() })))
+    /// One of these shares, above 0.
+    pub fn new(whole: Shares) -> Self {
+        Self(Arc::new(Mutex::new(State { whole, kept_back: 0.0, next: 0, members: BTreeMap::new() })))
     }
 
     /// The whole.
-    pub fn cpu(&self) -> f64 {
-        self.lock().cpu
+    pub fn whole(&self) -> Shares {
+        self.lock().whole
     }
 
     /// Changes the whole. Members have their part of it when they ask next.
-    pub fn set_cpu(&self, cpu: f64) {
-        self.lock().cpu = cpu;
+    pub fn set_whole(&self, whole: Shares) {
+        self.lock().whole = whole;
     }
 
-    /// Keeps so much of the whole back for work that is no member's, such as the requests to the daemon. Members have
-    /// half of the whole in any case.
+    /// Keeps so much CPU time back for work that is no member's, such as the requests to the daemon. Members have half
+    /// of the whole in any case.
     pub fn keep_back(&self, cpu: f64) {
         self.lock().kept_back = cpu;
     }
 
-    /// A further member, until it is dropped.
-    pub fn join(&self) -> Member {
+    /// A further member, until it is dropped. If its targets may lose a share of its own, they have no part of that of
+    /// the others.
+    pub fn join(&self, own_targets: Option<f64>) -> Member {
         let mut state = self.lock();
         let id = state.next;
         state.next += 1;
-        state.needs.insert(id, f64::INFINITY);
-        Member { allowance: self.clone(), id }
+        let targets = own_targets.is_none().then_some(f64::INFINITY);
+        state.members.insert(id, Needs { cpu: f64::INFINITY, targets });
+        Member { allowance: self.clone(), id, own_targets }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -59,29 +70,43 @@ impl Allowance {
     }
 }
 
+impl State {
+    /// The part of a member of `whole`, which those divide that have such a need.
+    fn part(&self, id: u64, whole: f64, need: impl Fn(&Needs) -> Option<f64>) -> f64 {
+        let (members, needs): (Vec<u64>, Vec<f64>) =
+            self.members.iter().filter_map(|(&member, needs)| Some((member, need(needs)?))).unzip();
+        let nth = members.iter().position(|&member| member == id);
+        nth.and_then(|nth| divide(whole, &needs).get(nth).copied()).unwrap_or(whole)
+    }
+}
+
 /// A member of an [`Allowance`].
 #[derive(Debug)]
 pub struct Member {
     allowance: Allowance,
     id: u64,
+    own_targets: Option<f64>,
 }
 
 impl Member {
-    /// The part of the whole for this member, which needs so much of one CPU.
-    pub fn part(&self, need: f64) -> f64 {
+    /// The parts of the whole for this member, which needs so much.
+    pub fn part(&self, need: Shares) -> Shares {
+        let clean = |need: f64| if need.is_nan() { f64::INFINITY } else { need.max(0.0) };
         let mut state = self.allowance.lock();
-        let need = if need.is_nan() { f64::INFINITY } else { need.max(0.0) };
-        state.needs.insert(self.id, need);
-        let needs: Vec<f64> = state.needs.values().copied().collect();
-        let nth = state.needs.range(..self.id).count();
-        let whole = state.cpu - state.kept_back.clamp(0.0, state.cpu / 2.0);
-        divide(whole, &needs).get(nth).copied().unwrap_or(whole)
+        let targets = self.own_targets.is_none().then_some(clean(need.targets));
+        state.members.insert(self.id, Needs { cpu: clean(need.cpu), targets });
+        let Shares { cpu, targets } = state.whole;
+        let cpu = cpu - state.kept_back.clamp(0.0, cpu / 2.0);
+        Shares {
+            cpu: state.part(self.id, cpu, |needs| Some(needs.cpu)),
+            targets: self.own_targets.unwrap_or_else(|| state.part(self.id, targets, |needs| needs.targets)),
+        }
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.allowance.lock().needs.remove(&self.id);
+        self.allowance.lock().members.remove(&self.id);
     }
 }
 
@@ -120,18 +145,24 @@ mod tests {
 
     #[test]
     fn members_come_and_go_and_never_have_more_than_the_whole() {
-        let allowance = Allowance::new(0.01);
-        let (one, other) = (allowance.join(), allowance.join());
-        assert_eq!(one.part(f64::INFINITY), 0.005);
-        assert!((other.part(0.001) - 0.001).abs() < 1e-9);
-        assert!((one.part(f64::NAN) - 0.009).abs() < 1e-9);
+        const ALL: Shares = Shares { cpu: f64::INFINITY, targets: f64::INFINITY };
+        let allowance = Allowance::new(Shares { cpu: 0.01, targets: 0.004 });
+        let (one, other) = (allowance.join(None), allowance.join(None));
+        assert_eq!(one.part(ALL), Shares { cpu: 0.005, targets: 0.002 });
+        let small = other.part(Shares { cpu: 0.001, targets: 0.0 });
+        assert!((small.cpu - 0.001).abs() < 1e-9 && small.targets < 1e-9, "{small:?}");
+        let unknown = one.part(Shares { cpu: f64::NAN, ..ALL });
+        assert!((unknown.cpu - 0.009).abs() < 1e-9 && (unknown.targets - 0.004).abs() < 1e-9, "{unknown:?}");
         drop(other);
-        assert_eq!(one.part(f64::INFINITY), 0.01);
-        allowance.set_cpu(0.02);
-        assert_eq!((allowance.cpu(), one.part(f64::INFINITY)), (0.02, 0.02));
+        assert_eq!(one.part(ALL), allowance.whole());
+        let whole = Shares { cpu: 0.02, targets: 0.01 };
+        allowance.set_whole(whole);
+        assert_eq!((allowance.whole(), one.part(ALL)), (whole, whole));
         allowance.keep_back(0.005);
-        assert!((one.part(f64::INFINITY) - 0.015).abs() < 1e-9);
+        assert!((one.part(ALL).cpu - 0.015).abs() < 1e-9);
         allowance.keep_back(1.0);
-        assert_eq!((allowance.cpu(), one.part(f64::INFINITY)), (0.02, 0.01), "half is left in any case");
+        assert_eq!((allowance.whole(), one.part(ALL).cpu), (whole, 0.01), "half is left in any case");
+        let apart = allowance.join(Some(0.03));
+        assert_eq!((apart.part(ALL).targets, one.part(ALL).targets), (0.03, 0.01), "a share of its own");
     }
 }

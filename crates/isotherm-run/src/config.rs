@@ -59,7 +59,8 @@ pub struct RunConfig {
     /// The bounds on the cost of the run. `None` is the default budget, which does not bound samples if surveys are off
     /// or the sampling interval is fixed.
     pub budget: Option<Budget>,
-    /// The CPU time that the run shares with others, in the place of that of the budget.
+    /// What the run shares with others, in the place of the budget. With both, the CPU time is that of the allowance,
+    /// and the targets' time that of the budget.
     pub allowance: Option<Allowance>,
     /// How much of the targets' time the run may take at its start.
     pub start: Start,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use isotherm_core::{Attributes, Granularity, PaceOptions, TargetId, units};
+use isotherm_core::{Attributes, Granularity, PaceOptions, Shares, TargetId, units};
 use isotherm_kernel::hold::LONGEST_HOLD;
 use isotherm_kernel::page_cache::{CachedFiles, FilesError};
 use isotherm_kernel::{
@@ -91,8 +91,10 @@ impl Origin {
     ) -> Result<(Self, Properties), RunError> {
         let mut warn = |text: &str| notices.push(Notice::new(Severity::Warning, text));
         let mut budget = config.budget.unwrap_or_default();
-        if let Some(allowance) = &config.allowance {
-            budget.cpu = allowance.cpu();
+        // A run with an own budget beside the allowance has the targets' time of that.
+        let own_targets = config.budget.map(|budget| budget.targets);
+        if let Some(Shares { cpu, targets }) = config.allowance.as_ref().map(Allowance::whole) {
+            (budget.cpu, budget.targets) = (cpu, own_targets.unwrap_or(targets));
         }
         let mut limits = SharedLimits::default().with_longest_hold(config.shared_hold);
         limits.time_share = budget.targets;
@@ -171,7 +173,7 @@ impl Origin {
         inputs.extend(schemes.iter().flat_map(|schemes| schemes.inputs()));
         notices.extend(probe.notice);
         let (probe, targets, scheduling) = (probe.kind, unbound, config.scheduling.clone());
-        let member = config.allowance.as_ref().map(Allowance::join);
+        let member = config.allowance.as_ref().map(|allowance| allowance.join(own_targets));
         Ok((Self::Live { probe, attributes, pace, scheduling, member, targets, schemes, stacks }, properties))
     }
 }

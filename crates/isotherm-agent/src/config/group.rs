@@ -58,7 +58,8 @@ pub struct GroupSettings {
     /// The monitoring attributes. What is left out follows from what is observed and from the budget.
     #[serde(default)]
     pub attributes: AttributeSettings,
-    /// The share of one CPU that the processes may lose because they set accessed bits again.
+    /// The share of one CPU that the processes may lose because they set accessed bits again. Without it, the group has
+    /// its part of that of all groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_budget: Option<Share>,
     /// Whether schemes may change memory. Without it, only schemes with the action `stat` are allowed.

@@ -9,6 +9,7 @@ mod select;
 
 use std::path::{Path, PathBuf};
 
+use isotherm_core::Shares;
 use isotherm_scheme::form::Node;
 use isotherm_scheme::{Diagnostics, Document};
 use schemars::JsonSchema;
@@ -34,6 +35,10 @@ pub struct Settings {
     /// The share of one CPU that all groups together may take.
     #[serde(default = "one_percent")]
     pub cpu_budget: Share,
+    /// The share of one CPU that watched processes may lose to setting accessed bits again. Groups whose
+    /// `target_budget` says something else have that for themselves.
+    #[serde(default = "half_a_percent")]
+    pub target_budget: Share,
     /// The Unix socket of the control interface.
     #[serde(default = "socket")]
     pub socket: PathBuf,
@@ -62,6 +67,13 @@ pub struct Settings {
     /// What is watched. Without it, what the embedded configuration watches; `[]` for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupSettings>>,
+}
+
+impl Settings {
+    /// What all groups together may take, and what the watched processes may lose.
+    pub const fn budget(&self) -> Shares {
+        Shares { cpu: self.cpu_budget.0, targets: self.target_budget.0 }
+    }
 }
 
 /// Where metrics can be had besides the control socket.
@@ -140,6 +152,10 @@ const HOUR: u64 = 3600;
 
 fn one_percent() -> Share {
     Share(0.01)
+}
+
+fn half_a_percent() -> Share {
+    Share(0.005)
 }
 
 fn socket() -> PathBuf {

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use isotherm_core::Budget;
 use isotherm_run::{Source, Targets, WatchedFiles};
 
 use super::*;
@@ -18,7 +19,7 @@ fn the_default_watches_all_and_acts_on_nothing() {
     let config = Config::parse("default.yaml", DEFAULT, Rights::Act).unwrap();
     let [group] = &config.groups[..] else { panic!("{config:?}") };
     assert!(group.settings.select.all && !group.settings.act && group.schemes().is_empty());
-    assert_eq!((config.settings.cpu_budget, group.settings.cgroups_above), (Share(0.01), Size(64 << 20)));
+    assert_eq!((config.settings.budget(), group.settings.cgroups_above), (Budget::default().shares(), Size(64 << 20)));
     assert_eq!(group.settings.each_cgroup_above, Some(Size(64 << 20)));
     assert_eq!(config.settings.history, HistorySettings::default());
 }
@@ -172,7 +173,7 @@ fn the_group_of_a_cgroup_is_watched_as_the_group_that_it_is_of_and_acts_on_nothi
 #[test]
 fn the_schema_has_all_fields_with_what_they_are() {
     let schema = schema();
-    for field in ["cpu_budget", "socket", "may_change", "metrics", "history", "fleet", "groups"] {
+    for field in ["cpu_budget", "target_budget", "socket", "may_change", "metrics", "history", "fleet", "groups"] {
         assert!(schema["properties"][field]["description"].is_string(), "{field}");
     }
 }

@@ -294,6 +294,12 @@ impl<S: AddressSpace, P: AccessProbe, K: Sink, R: Rng> Monitor<S, P, K, R> {
         self.surveyor.as_ref().map(|surveyor| surveyor.settings().interval)
     }
 
+    /// The share of one CPU that targets would lose to setting accessed bits again if nothing bounded what surveys
+    /// clear. Infinite as long as it is not known; 0 without surveys.
+    pub fn lost_to_surveys(&self) -> f64 {
+        self.surveyor.as_ref().map_or(0.0, |surveyor| surveyor.need())
+    }
+
     /// Reads the mappings at the next step, without waiting for the update interval. Call it when a target may have
     /// ended.
     pub fn ask_for_update(&mut self) {

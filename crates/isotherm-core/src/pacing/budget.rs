@@ -44,6 +44,22 @@ impl Default for Budget {
     }
 }
 
+/// Shares of one CPU: what several runs may share of a [`Budget`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// As [`Budget::cpu`].
+    pub cpu: f64,
+    /// As [`Budget::targets`].
+    pub targets: f64,
+}
+
+impl Budget {
+    /// The shares of it.
+    pub const fn shares(&self) -> Shares {
+        Shares { cpu: self.cpu, targets: self.targets }
+    }
+}
+
 /// What a run may take of the time of its targets at its start, when all accessed bits have to be cleared once. It sets
 /// no bound on the CPU time of isotherm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -295,14 +311,17 @@ impl Controller {
         Self { start, ..self }
     }
 
-    /// Changes the share of one CPU from now on, for runs that share a budget.
-    pub(crate) fn set_cpu(&mut self, cpu: f64) {
-        self.budget.cpu = cpu;
+    /// Changes the budget from now on, for runs that share one.
+    pub(crate) fn set_shares(&mut self, Shares { cpu, targets }: Shares) {
+        (self.budget.cpu, self.budget.targets) = (cpu, targets);
     }
 
-    /// The share of one CPU that the run would take at its shortest intervals. Infinite as long as it is not known.
-    pub(crate) fn need(&self, sampling: Duration) -> f64 {
-        (self.survey_need() + self.sampling_need(sampling) + self.other.mean()) / PLANNED
+    /// The shares that the run would take at its shortest intervals, where the targets lose this to surveys. Infinite
+    /// as long as they are not known.
+    pub(crate) fn need(&self, sampling: Duration, lost_to_surveys: f64) -> Shares {
+        let cpu = (self.survey_need() + self.sampling_need(sampling) + self.other.mean()) / PLANNED;
+        let lost = self.round_clears * self.budget.set_again.as_secs_f64() / sampling.as_secs_f64().max(1e-6);
+        Shares { cpu, targets: lost_to_surveys.max(lost / MOST_SAMPLES) }
     }
 
     /// Takes in that a part of a survey did `work` for `cpu` until `now`.

@@ -11,6 +11,6 @@ mod intervals;
 mod pacer;
 mod recent;
 
-pub use budget::{Budget, Controller, Pace, Start};
+pub use budget::{Budget, Controller, Pace, Shares, Start};
 pub use intervals::{Affordable, IntervalTuner, IntervalsGoal};
 pub use pacer::{PaceOptions, Pacer, SurveyInterval};

@@ -9,7 +9,9 @@ use super::budget::START;
 use super::intervals::Affordable;
 use super::recent::RecentShare;
 use crate::survey::{LONGEST_WAIT, SurveySettings};
-use crate::{Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Snapshot, Start, StepWork};
+use crate::{
+    Attributes, Budget, Controller, IntervalTuner, IntervalsGoal, MOST_JOIN, Pace, Shares, Snapshot, Start, StepWork,
+};
 
 /// How a monitor is paced.
 #[derive(Clone, Copy, Debug)]
@@ -239,15 +241,16 @@ impl Pacer {
         attributes.with_intervals(sampling, sampling * samples).ok()
     }
 
-    /// Changes the share of one CPU that all may take from now on, for runs that share a budget.
-    pub fn set_cpu(&mut self, cpu: f64) {
-        self.cpu = cpu;
-        self.controller.set_cpu(cpu);
+    /// Changes what all may take from now on, for runs that share a budget.
+    pub fn set_shares(&mut self, shares: Shares) {
+        self.cpu = shares.cpu;
+        self.controller.set_shares(shares);
     }
 
-    /// The share of one CPU that the run would take at its shortest intervals. Infinite as long as it is not known.
-    pub fn need(&self, attributes: Attributes) -> f64 {
-        self.controller.need(attributes.sampling())
+    /// The shares that the run would take at its shortest intervals, where the targets lose this to surveys
+    /// ([`Monitor::lost_to_surveys`](crate::Monitor::lost_to_surveys)). Infinite as long as they are not known.
+    pub fn need(&self, attributes: Attributes, lost_to_surveys: f64) -> Shares {
+        self.controller.need(attributes.sampling(), lost_to_surveys)
     }
 
     /// Bounds the aggregation interval from now on, if it may change. It never becomes longer than was asked for at

@@ -41,6 +41,9 @@ pub(crate) struct Credit {
     pub(crate) unknown: f64,
 }
 
+/// A survey that leaves less than this part of its credit would clear more if it might.
+const LEAST_LEFT: f64 = 0.1;
+
 /// When to survey, and what it may cost the targets.
 ///
 /// The times follow from the settings in force, so that a plan that was made when little of the budget was left does
@@ -57,6 +60,10 @@ pub(crate) struct SurveyPlan {
     credit: Credit,
     /// Until when the credit has grown.
     credited: Duration,
+    /// The credit that there was for the survey before and since, whether it is left or not.
+    offered: Credit,
+    /// How many pages a second the targets would set again if nothing bounded it. Infinite as long as it is not known.
+    need: f64,
     /// Whether the last survey, if there was one, has left much memory unknown.
     much_unknown: bool,
     /// How many pages samples have cleared since the last survey began, and how many a second they cleared before.
@@ -126,6 +133,8 @@ impl SurveyPlan {
             last: Duration::ZERO,
             credit: Credit { again: 0.0, unknown: settings.pages(settings.interval) },
             credited: Duration::ZERO,
+            offered: Credit::default(),
+            need: f64::INFINITY,
             much_unknown: true,
             sampled: (0.0, 0.0),
             panel: PanelSize::default(),
@@ -188,7 +197,16 @@ impl SurveyPlan {
         let (new, most) = (self.pages(passed), self.pages(self.settings.interval));
         // What the first survey may clear at once can be more than that of an interval.
         let grown = |credit: f64, part: f64| (credit + part * new).min((part * most).max(credit));
-        Credit { again: grown(again, (1.0 - of_unknown) * beside), unknown: grown(unknown, of_unknown) }
+        let credit = Credit { again: grown(again, (1.0 - of_unknown) * beside), unknown: grown(unknown, of_unknown) };
+        self.offered.again += credit.again - again;
+        self.offered.unknown += credit.unknown - unknown;
+        credit
+    }
+
+    /// The share of one CPU that targets would lose to setting accessed bits again if nothing bounded it, what samples
+    /// clear included. Infinite as long as it is not known, and if the bound in force does not suffice.
+    pub(crate) fn need(&self) -> f64 {
+        (self.need + self.sampled.1) * self.settings.set_again.as_secs_f64()
     }
 
     /// How many pages the survey that begins may clear.
@@ -230,6 +248,7 @@ impl SurveyPlan {
     /// has cleared.
     pub(crate) fn wait_for_targets(&mut self, now: Duration, clears: u64) {
         let seconds = clears as f64 / self.settings.pages(Duration::from_secs(1)).max(1.0);
+        self.need = clears as f64 / self.settings.interval.as_secs_f64().max(1e-3);
         if let Next::Survey { not_before, .. } = &mut self.next {
             *not_before = now + Duration::from_secs_f64(seconds);
         }
@@ -238,6 +257,15 @@ impl SurveyPlan {
     /// Plans the next survey after the one that ends at `now`, which has left `credit`.
     pub(crate) fn end(&mut self, now: Duration, learned: Learned, credit: Credit) {
         self.credit = Credit { again: credit.again.max(0.0), unknown: credit.unknown.max(0.0) };
+        let offered = std::mem::replace(&mut self.offered, self.credit);
+        let suffices = |left: f64, of: f64| left >= of * LEAST_LEFT;
+        let suffices = suffices(self.credit.again, offered.again) && suffices(self.credit.unknown, offered.unknown);
+        self.need = if suffices && !self.elapsed.is_zero() {
+            let spent = offered.again + offered.unknown - self.credit.again - self.credit.unknown;
+            spent.max(0.0) / self.elapsed.as_secs_f64()
+        } else {
+            f64::INFINITY
+        };
         let much_is_unknown = learned.unknown as f64 > learned.present as f64 * MUCH;
         // As long as much is unknown, the credit alone bounds what is cleared.
         if !self.much_unknown {
@@ -332,6 +360,23 @@ mod tests {
         let next = plan.begin(SECOND * 22);
         assert!((next.unknown - half).abs() < 1.0, "{next:?}");
         assert_eq!(plan.grown(next, SECOND * 22), next);
+    }
+
+    #[test]
+    fn what_is_needed_is_what_a_survey_spends_unless_it_is_all() {
+        let (limits, mut plan) = (SurveySettings::default(), begun(SurveySettings::default()));
+        assert_eq!(plan.need(), f64::INFINITY, "nothing is known yet");
+        let mut after = |seconds, left| {
+            let Credit { again, unknown } = plan.begin(SECOND * seconds);
+            plan.end(SECOND * seconds, Learned::default(), Credit { again: again * left, unknown });
+            plan.need()
+        };
+        let need = after(1, 0.75);
+        assert!((need / (limits.target_share * 0.25) - 1.0).abs() < 1e-6, "{need}");
+        // Three quarters of an interval were left, so that a quarter came to it.
+        let need = after(2, 0.5);
+        assert!((need / (limits.target_share * 0.5) - 1.0).abs() < 1e-6, "{need}");
+        assert_eq!(after(3, 0.01), f64::INFINITY);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::survey::SurveySettings;
 use isotherm_core::{
-    AddrRange, Attributes, Budget, Figures, IntervalsGoal, PaceOptions, Pacer, RegionSnapshot, Snapshot, Start,
+    AddrRange, Attributes, Budget, Figures, IntervalsGoal, PaceOptions, Pacer, RegionSnapshot, Shares, Snapshot, Start,
     StepWork, SurveyInterval, SurveyWork, TargetId, TargetSnapshot,
 };
 use rand::{RngExt, SeedableRng};
@@ -166,12 +166,12 @@ impl World {
 
     /// Gives the run another share of one CPU.
     pub fn set_cpu(&mut self, cpu: f64) {
-        self.pacer.set_cpu(cpu);
+        self.pacer.set_shares(Shares { cpu, ..Budget::default().shares() });
     }
 
     /// The share that the run would take at its shortest intervals.
     pub fn need(&self) -> f64 {
-        self.pacer.need(self.attributes())
+        self.pacer.need(self.attributes(), 0.0).cpu
     }
 
     /// Goes on until this many seconds after the start.

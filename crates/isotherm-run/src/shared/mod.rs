@@ -71,7 +71,7 @@ impl Regions {
     /// Their bounds for this many views: those of each view, as long as the budget suffices to sample them often.
     fn of(&self, views: usize) -> (usize, usize) {
         let (min, max) = self.of_view;
-        let cpu = self.allowance.as_ref().map_or(Budget::default().cpu, Allowance::cpu);
+        let cpu = self.allowance.as_ref().map_or(Budget::default().cpu, |of| of.whole().cpu);
         // A cast from f64 saturates.
         let most = ((cpu * 100.0 * MOST_REGIONS) as usize).max(max);
         let all = max.saturating_mul(views.max(1)).min(most);
@@ -217,11 +217,16 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::Shares;
+
     use super::*;
 
     #[test]
     fn views_have_the_regions_of_each_within_the_budget() {
-        let of = |of_view, cpu, views| Regions { of_view, allowance: Some(Allowance::new(cpu)) }.of(views);
+        let of = |of_view, cpu, views| {
+            let allowance = Allowance::new(Shares { cpu, ..Budget::default().shares() });
+            Regions { of_view, allowance: Some(allowance) }.of(views)
+        };
         assert_eq!(of((10, 1000), 0.01, 0), (10, 1000));
         assert_eq!(of((10, 1000), 0.01, 3), (30, 3000));
         assert_eq!(of((10, 1000), 0.01, 50), (500, 4000));

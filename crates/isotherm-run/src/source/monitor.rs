@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::survey::{PageSums, SurveySettings, SurveySnapshot, TargetSurvey};
 use isotherm_core::{
-    AccessProbe, Attributes, BoxError, Monitor, Next, Pace, PaceOptions, Pacer, PanelSnapshot, Sink, Snapshot,
+    AccessProbe, Attributes, BoxError, Monitor, Next, Pace, PaceOptions, Pacer, PanelSnapshot, Shares, Sink, Snapshot,
     SurveyInterval,
 };
 use isotherm_kernel::{ProcessTable, Waiter, Woken, monitor_cpu_time, now_since_boot};
@@ -42,7 +42,8 @@ impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
         let Self { attributes, mut pace, scheduling, member, seed, began, probe, targets } = *self;
         if let Some(member) = &member {
-            pace.budget.cpu = member.part(f64::INFINITY);
+            let Shares { cpu, targets } = member.part(Shares { cpu: f64::INFINITY, targets: f64::INFINITY });
+            (pace.budget.cpu, pace.budget.targets) = (cpu, targets);
         }
         let mut urgency = scheduling.apply(!pace.bounds_samples)?;
         let control = outlet.control.clone();
@@ -155,9 +156,9 @@ impl Source for MonitorSource {
 /// Hands over what the monitor finds, and paces it.
 struct Driver {
     pacer: Pacer,
-    /// The part of a budget that several runs share, and the share of one CPU that it was last.
+    /// The part of a budget that several runs share, and what it was last.
     member: Option<Member>,
-    cpu: f64,
+    shares: Shares,
     meter: CpuMeter,
     reports: PaceReports,
     late_rounds: Rc<Cell<u32>>,
@@ -187,7 +188,7 @@ impl Driver {
         Self {
             pacer: Pacer::new(pace),
             member,
-            cpu: pace.budget.cpu,
+            shares: pace.budget.shares(),
             meter,
             reports: PaceReports::default(),
             late_rounds: Rc::default(),
@@ -240,7 +241,7 @@ impl Driver {
         self.unobserved.take(now, false).into_iter().for_each(|missed| outlet.send(Event::Missed(missed)));
         let mut settled = None;
         if is_snapshot || work.survey.is_some() {
-            self.share(monitor.attributes());
+            self.share(monitor);
         }
         if let Some(mut record) = snapshot {
             self.pacer.set_longest_aggregation(outlet.control.viewers.longest());
@@ -297,16 +298,17 @@ impl Driver {
     }
 
     /// Takes the part of a shared budget that is left for this run.
-    fn share(&mut self, attributes: Attributes) {
+    fn share(&mut self, monitor: &LiveMonitor) {
         let Some(member) = &self.member else { return };
-        let cpu = member.part(self.pacer.need(attributes));
-        if (cpu / self.cpu - 1.0).abs() < LEAST_SHIFT {
+        let shares = member.part(self.pacer.need(monitor.attributes(), monitor.lost_to_surveys()));
+        let shifts = |now: f64, before: f64| (now - before).abs() >= LEAST_SHIFT * before;
+        if !shifts(shares.cpu, self.shares.cpu) && !shifts(shares.targets, self.shares.targets) {
             return;
         }
-        self.cpu = cpu;
-        self.pacer.set_cpu(cpu);
+        self.shares = shares;
+        self.pacer.set_shares(shares);
         if let Some(looks) = &mut self.looks {
-            looks.set_cpu(cpu);
+            looks.set_cpu(shares.cpu);
         }
     }
 

@@ -79,6 +79,11 @@ impl Surveyor {
         self.plan.settings = settings;
     }
 
+    /// The share of one CPU that targets would lose to setting accessed bits again if nothing bounded it.
+    pub(super) fn need(&self) -> f64 {
+        self.plan.need()
+    }
+
     /// When the next survey, or the next part of the one under way, is due.
     pub(super) fn due(&self) -> Duration {
         self.plan.due()
