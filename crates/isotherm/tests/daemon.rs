@@ -16,6 +16,7 @@ mod fleet;
 mod made;
 
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -67,9 +68,9 @@ impl Running {
         let log = std::fs::File::create(place.path("log")).unwrap();
         let mut command = place.isotherm(&["daemon", "--config", "isotherm.yaml"]);
         let mut daemon = Kept(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        eventually("the socket is there", || {
+        eventually("the socket takes connections", || {
             assert!(daemon.0.try_wait().unwrap().is_none(), "{}", place.text("log"));
-            place.path("api.sock").exists()
+            UnixStream::connect(place.path("api.sock")).is_ok()
         });
         let client = Client::new(&place.path("api.sock")).unwrap();
         let running = Self { place, daemon, target, client };

@@ -1,5 +1,6 @@
 //! The live screen on a running daemon.
 
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -24,7 +25,7 @@ fn daemon(place: &Place) -> [Kept; 2] {
     let mut daemon = Kept(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     eventually("the daemon listens", || {
         assert!(daemon.0.try_wait().unwrap().is_none(), "the daemon goes on");
-        place.path("api.sock").exists()
+        UnixStream::connect(place.path("api.sock")).is_ok()
     });
     [daemon, target]
 }
