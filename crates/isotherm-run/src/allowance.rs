@@ -31,6 +31,10 @@ struct Needs {
     targets: Option<f64>,
 }
 
+/// A member counts as needing this part of an equal part of the targets' time at least. With nothing it would clear
+/// nothing, and not find that its targets use their memory again.
+const LEAST: f64 = 0.1;
+
 impl Allowance {
     /// One of these shares, above 0.
     pub fn new(whole: Shares) -> Self {
@@ -93,9 +97,10 @@ impl Member {
     pub fn part(&self, need: Shares) -> Shares {
         let clean = |need: f64| if need.is_nan() { f64::INFINITY } else { need.max(0.0) };
         let mut state = self.allowance.lock();
-        let targets = self.own_targets.is_none().then_some(clean(need.targets));
-        state.members.insert(self.id, Needs { cpu: clean(need.cpu), targets });
         let Shares { cpu, targets } = state.whole;
+        let least = targets * LEAST / state.members.len().max(1) as f64;
+        let needed = self.own_targets.is_none().then_some(clean(need.targets).max(least));
+        state.members.insert(self.id, Needs { cpu: clean(need.cpu), targets: needed });
         let cpu = cpu - state.kept_back.clamp(0.0, cpu / 2.0);
         Shares {
             cpu: state.part(self.id, cpu, |needs| Some(needs.cpu)),
@@ -150,9 +155,10 @@ mod tests {
         let (one, other) = (allowance.join(None), allowance.join(None));
         assert_eq!(one.part(ALL), Shares { cpu: 0.005, targets: 0.002 });
         let small = other.part(Shares { cpu: 0.001, targets: 0.0 });
-        assert!((small.cpu - 0.001).abs() < 1e-9 && small.targets < 1e-9, "{small:?}");
+        assert!((small.cpu - 0.001).abs() < 1e-9, "{small:?}");
+        assert!((small.targets - 0.0002).abs() < 1e-9, "a tenth of an equal part in any case: {small:?}");
         let unknown = one.part(Shares { cpu: f64::NAN, ..ALL });
-        assert!((unknown.cpu - 0.009).abs() < 1e-9 && (unknown.targets - 0.004).abs() < 1e-9, "{unknown:?}");
+        assert!((unknown.cpu - 0.009).abs() < 1e-9 && (unknown.targets - 0.0038).abs() < 1e-9, "{unknown:?}");
         drop(other);
         assert_eq!(one.part(ALL), allowance.whole());
         let whole = Shares { cpu: 0.02, targets: 0.01 };
