@@ -19,6 +19,7 @@
 use std::time::Duration;
 
 use super::recent::{MEAN_TIME, RecentShare, WINDOW, Window};
+use super::survey_cost::SurveyCost;
 use crate::SurveyWork;
 use crate::panel;
 use crate::survey::{BLOCK_PAGES, CLEAR_PAGE, SurveySettings};
@@ -57,6 +58,11 @@ impl Budget {
     /// The shares of it.
     pub const fn shares(&self) -> Shares {
         Shares { cpu: self.cpu, targets: self.targets }
+    }
+
+    /// Changes the shares of it.
+    pub const fn set_shares(&mut self, Shares { cpu, targets }: Shares) {
+        (self.cpu, self.targets) = (cpu, targets);
     }
 }
 
@@ -188,9 +194,6 @@ const MORE: f64 = 1.1;
 /// The weight of the parts of surveys before the last one in the cost of a block.
 const RECENT_PARTS: f64 = 0.75;
 
-/// The number of surveys over which the cost of a survey is the median.
-const RECENT: usize = 3;
-
 /// Shares the budget out. See the documentation of the module.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -219,59 +222,6 @@ pub struct Controller {
     /// The shares of one CPU that were spent recently, on all work and on work other than surveys and sampling.
     recent_share: f64,
     other: RecentShare,
-}
-
-/// What surveys cost, in seconds of CPU time.
-#[derive(Clone, Copy, Debug, Default)]
-struct SurveyCost {
-    /// Each of the last whole surveys.
-    recent: [f64; RECENT],
-    /// A block, on the mean of the last parts.
-    block: Option<f64>,
-    /// What these parts took, and their blocks, the last ones with the greatest weight.
-    parts: (f64, f64),
-    /// How many parts there were.
-    count: usize,
-    /// The number of blocks of a part after [`START`]. 0 before the first part.
-    part_blocks: f64,
-    /// The last part, as far as the time until the next one pays for it.
-    last_part: f64,
-    /// The survey that is under way, and the blocks that it has read.
-    so_far: f64,
-    blocks_so_far: u64,
-    /// The blocks that the last survey read.
-    blocks: u64,
-    /// How many have ended, and how many of them in [`START`].
-    ended: usize,
-    started: usize,
-}
-
-impl SurveyCost {
-    /// The cost of a whole survey: the median of the last ones, because a survey that takes much longer is a poor
-    /// estimate of the next. `None` before the end of the first.
-    fn whole(&self) -> Option<f64> {
-        let mut recent = self.recent;
-        let later = self.ended - self.started;
-        if later == 0 {
-            // Surveys of the start clear what later ones need not clear. The cheapest of them is most like those.
-            return recent[..self.ended.min(RECENT)].iter().copied().reduce(f64::min);
-        }
-        // The first survey has more to do than others: it stands for them only until there is one.
-        let known = if self.ended > 1 { later.min(self.ended - 1) } else { later };
-        let recent = &mut recent[..known.min(RECENT)];
-        recent.sort_by(f64::total_cmp);
-        let middle = recent.get(recent.len().saturating_sub(1) / 2)?;
-        Some((middle + recent[recent.len() / 2]) / 2.0)
-    }
-
-    /// Takes in what a whole survey cost, which ended in [`START`] or later.
-    fn end(&mut self, is_start: bool) {
-        self.ended += 1;
-        self.started += usize::from(is_start);
-        self.recent.rotate_right(1);
-        self.recent[0] = std::mem::take(&mut self.so_far);
-        self.blocks = std::mem::take(&mut self.blocks_so_far);
-    }
 }
 
 impl Controller {
@@ -312,15 +262,15 @@ impl Controller {
     }
 
     /// Changes the budget from now on, for runs that share one.
-    pub(crate) fn set_shares(&mut self, Shares { cpu, targets }: Shares) {
-        (self.budget.cpu, self.budget.targets) = (cpu, targets);
+    pub(crate) fn set_shares(&mut self, shares: Shares) {
+        self.budget.set_shares(shares);
     }
 
     /// The shares that the run would take at its shortest intervals, where the targets lose this to surveys. Infinite
     /// as long as they are not known.
     pub(crate) fn need(&self, sampling: Duration, lost_to_surveys: f64) -> Shares {
         let cpu = (self.survey_need() + self.sampling_need(sampling) + self.other.mean()) / PLANNED;
-        let lost = self.round_clears * self.budget.set_again.as_secs_f64() / sampling.as_secs_f64().max(1e-6);
+        let lost = self.lost_in_round() / sampling.as_secs_f64().max(1e-6);
         Shares { cpu, targets: lost_to_surveys.max(lost / MOST_SAMPLES) }
     }
 
@@ -594,8 +544,12 @@ impl Controller {
 
     /// The shortest time, in seconds, from a round with samples to the next by what these may cost the targets.
     fn least_for_targets(&self) -> f64 {
-        let lost = self.round_clears * self.budget.set_again.as_secs_f64();
-        lost / (self.budget.targets * MOST_SAMPLES).max(1e-9)
+        self.lost_in_round() / (self.budget.targets * MOST_SAMPLES).max(1e-9)
+    }
+
+    /// The time, in seconds, that targets lose to what a round with samples clears.
+    fn lost_in_round(&self) -> f64 {
+        self.round_clears * self.budget.set_again.as_secs_f64()
     }
 
     /// The CPU time of a round with samples on the mean. Zero as long as it is not known.

@@ -10,6 +10,7 @@ mod budget;
 mod intervals;
 mod pacer;
 mod recent;
+mod survey_cost;
 
 pub use budget::{Budget, Controller, Pace, Shares, Start};
 pub use intervals::{Affordable, IntervalTuner, IntervalsGoal};

@@ -42,8 +42,7 @@ impl Source for MonitorSource {
     fn run(self: Box<Self>, outlet: &mut Outlet) -> Result<EndReason, RunError> {
         let Self { attributes, mut pace, scheduling, member, seed, began, probe, targets } = *self;
         if let Some(member) = &member {
-            let Shares { cpu, targets } = member.part(Shares { cpu: f64::INFINITY, targets: f64::INFINITY });
-            (pace.budget.cpu, pace.budget.targets) = (cpu, targets);
+            pace.budget.set_shares(member.part(Shares { cpu: f64::INFINITY, targets: f64::INFINITY }));
         }
         let mut urgency = scheduling.apply(!pace.bounds_samples)?;
         let control = outlet.control.clone();
