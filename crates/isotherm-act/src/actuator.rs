@@ -22,6 +22,7 @@ use super::error::ActError;
 use super::files::FileCache;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
+use super::large_folios::advise_whole;
 use super::limits::LeastLimits;
 use super::lock_room::LockRoom;
 use super::locked::Locked;
@@ -242,8 +243,7 @@ impl ProcessActuator {
             (Some(mut held), CallMethod::Outside(Advice::Collapse)) if work.action == Action::HugePage => {
                 self.back_with_huge_pages(&mut held, work.ranges, outcomes);
             }
-            (Some(mut held), CallMethod::Outside(Advice::PageOut)) => self.page_out(&mut held, work.ranges, outcomes),
-            (Some(mut held), CallMethod::Outside(advice)) => advise_ranges(&mut held, advice, work.ranges, outcomes),
+            (Some(mut held), CallMethod::Outside(advice)) => self.advise(&mut held, advice, work.ranges, outcomes),
             (Some(held), CallMethod::Migration) => {
                 self.migration.run(&held, work, outcomes, &self.interrupt);
             }
@@ -277,12 +277,25 @@ impl ProcessActuator {
         Ok(())
     }
 
+    /// Gives advice on ranges of a process.
+    fn advise(&mut self, held: &mut Held, advice: Advice, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+        match advice {
+            Advice::PageOut => self.page_out(held, ranges, outcomes),
+            Advice::Cold => {
+                let resident = resident(&self.root, held.pid, ranges).unwrap_or_default();
+                advise_whole(held, advice, ranges, &self.cached.parts_of_folios(&resident), outcomes);
+            }
+            Advice::WillNeed | Advice::Collapse => advise_ranges(held, advice, ranges, outcomes),
+        }
+    }
+
     /// Reclaims ranges. Only what was freed counts as applied: it was resident before, and neither resident nor in a
     /// cache afterwards. The kernel leaves out pages that are shared or in use, unmaps changed pages of files without
     /// freeing them, and has no place for anonymous pages if there is no swap.
     fn page_out(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let before = resident(&self.root, held.pid, ranges);
-        advise_ranges(held, Advice::PageOut, ranges, outcomes);
+        let parts = self.cached.parts_of_folios(before.as_deref().unwrap_or_default());
+        advise_whole(held, Advice::PageOut, ranges, &parts, outcomes);
         // Without the figures, the outcome is that of the call.
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
         for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.into_iter().zip(after)) {

@@ -33,6 +33,7 @@ mod folios;
 mod frames;
 mod held;
 mod inside;
+mod large_folios;
 mod limits;
 mod lock_room;
 mod locked;

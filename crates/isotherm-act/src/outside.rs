@@ -43,6 +43,20 @@ struct Piece {
 /// Unmapped memory is refused with `ENOMEM`. [`Advice::Collapse`] leaves out what is smaller than a huge page. If the
 /// target has ended, or access to it is not permitted, all remaining memory is refused.
 pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
+    advise_each(memory, advice, ranges, |index, piece, refusal| match refusal {
+        None => outcomes[index].applied += piece.size(),
+        Some(refusal) => outcomes[index].refuse(piece.size(), refusal),
+    });
+}
+
+/// The same, piece by piece: calls `tell` with the index of a range, a piece of it, and why the piece was refused, if
+/// it was.
+pub(super) fn advise_each(
+    memory: &mut impl Memory,
+    advice: Advice,
+    ranges: &[AddrRange],
+    mut tell: impl FnMut(usize, AddrRange, Option<Refusal>),
+) {
     let mut rest = ranges.iter().enumerate().flat_map(|(index, &range)| {
         pieces(range, advice).map(move |range| Piece { range, index, whole: advice == Advice::Collapse })
     });
@@ -62,9 +76,7 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
         };
         let errno = match memory.advise(&call, advice) {
             Ok(done) if done > 0 => {
-                for piece in waiting.drain(..done.min(call.len())) {
-                    outcomes[piece.index].applied += piece.range.size();
-                }
+                waiting.drain(..done.min(call.len())).for_each(|piece| tell(piece.index, piece.range, None));
                 continue;
             }
             Ok(_) => Errno::INVAL,
@@ -72,21 +84,19 @@ pub(super) fn advise_ranges(memory: &mut impl Memory, advice: Advice, ranges: &[
         };
         match errno {
             Errno::SRCH | Errno::PERM | Errno::NOSYS | Errno::BADF => {
-                waiting
-                    .drain(..)
-                    .chain(rest)
-                    .for_each(|piece| outcomes[piece.index].refuse(piece.range.size(), refusal(errno)));
+                let left = waiting.drain(..).chain(rest);
+                left.for_each(|piece| tell(piece.index, piece.range, Some(refusal(errno))));
                 return;
             }
             errno if first.whole => {
                 waiting.pop_front();
-                outcomes[first.index].refuse(first.range.size(), refusal_of_mapping(advice, errno));
+                tell(first.index, first.range, Some(refusal_of_mapping(advice, errno)));
             }
             // The kernel may have processed a part of the piece. The advice is repeated, one mapping at a time.
             _ => {
                 waiting.pop_front();
                 let mapped = mapped.get_or_insert_with(|| memory.mapped().unwrap_or_default());
-                let hole = |range: AddrRange| outcomes[first.index].refuse(range.size(), NOT_MAPPED);
+                let hole = |range: AddrRange| tell(first.index, range, Some(NOT_MAPPED));
                 let parts = cut_at_mappings(first.range, mapped, hole);
                 parts.into_iter().rev().for_each(|range| waiting.push_front(Piece { range, whole: true, ..first }));
             }

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use super::cache_age::CacheAges;
 use super::check::advice;
 use super::held::Held;
+use super::large_folios::advise_whole;
 use super::limits::CgroupLimits;
 use super::map_counts::MapCounts;
 use super::news::{News, NewsList};
-use super::outside::advise_ranges;
 use super::refusal::refusal;
 use super::resident::{Cached, Resident, resident};
 use super::swap::Swap;
@@ -155,7 +155,8 @@ impl CgroupReclaim {
         let before = read(held)?;
         if let Some(advice) = advice(how) {
             // What the advice did shows in the pages. What it left is the kernel's to choose.
-            advise_ranges(held, advice, ranges, &mut vec![Outcome::default(); ranges.len()]);
+            let parts = readers.cached.parts_of_folios(&before);
+            advise_whole(held, advice, ranges, &parts, &mut vec![Outcome::default(); ranges.len()]);
         }
         let left = self.in_memory_once(readers.root, held.pid, ranges).map_err(refusal)?;
         let between = read(held)?;

@@ -57,6 +57,35 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
     assert!(actuator.time_spent() > std::time::Duration::ZERO);
 }
 
+#[test]
+fn what_is_unmapped_of_a_file_in_large_folios_is_freed_and_the_rest_stays_mapped() {
+    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let path = directory.path().join("memory");
+    // What is written at once is in large folios, if the file system has any.
+    std::fs::write(&path, vec![0; SIZE]).unwrap();
+    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    for action in [Action::Cold, Action::PageOut] {
+        let target = Target::start(&format!("file {}", path.display()));
+        let mut actuator = actuator(&target);
+        or_skip!(actuator.supports(action, true));
+        let range = |pages: std::ops::Range<u64>| {
+            let [start, end] = [pages.start, pages.end].map(|page| target.memory.start() + page * PAGE_SIZE);
+            AddrRange::new(start, end).unwrap()
+        };
+        // Two ranges that touch, and each second quarter of a MiB after them.
+        let rest = (4..SIZE as u64 >> 18).step_by(2).map(|nth| nth * 64..nth * 64 + 64);
+        let ranges: Vec<AddrRange> = [100..130, 130..170].into_iter().chain(rest).map(range).collect();
+        let before = target.kib("Rss:") * 1024;
+        let outcomes = apply(&mut actuator, &target, action, &ranges);
+        let gone = before - target.kib("Rss:") * 1024;
+        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+        let unmapped = sum(|of| of.unmapped);
+        assert_eq!(gone, if action == Action::Cold { 0 } else { sum(|of| of.applied) + unmapped }, "{outcomes:?}");
+        // A page that waits in a CPU's batch may be unmapped, and stays in the cache.
+        assert!(unmapped < SIZE as u64 / 16, "{outcomes:?}");
+    }
+}
+
 /// The bytes of a file of `SIZE` bytes that are in memory.
 #[allow(unsafe_code)]
 fn cached(file: &std::fs::File) -> u64 {

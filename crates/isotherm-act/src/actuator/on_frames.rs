@@ -10,7 +10,6 @@ use rustix::io::Errno;
 
 use super::{ProcessActuator, refuse_all};
 use crate::held::Held;
-use crate::outside::advise_ranges;
 use crate::physical::{FrameOwners, OfProcess, joined};
 use crate::refusal::refusal;
 
@@ -56,10 +55,8 @@ impl ProcessActuator {
             let mut held = Held::of(&process);
             if held.has_ended() || self.interrupt.load(Ordering::Relaxed) {
                 refuse_all(&virtual_ranges, &mut of_parts, refusal(Errno::SRCH));
-            } else if advice == Advice::PageOut {
-                self.page_out(&mut held, &virtual_ranges, &mut of_parts);
             } else {
-                advise_ranges(&mut held, advice, &virtual_ranges, &mut of_parts);
+                self.advise(&mut held, advice, &virtual_ranges, &mut of_parts);
             }
             for ((index, _), of_part) in parts.into_iter().zip(of_parts) {
                 outcomes[index].add(&of_part);
