@@ -280,10 +280,10 @@ impl ProcessActuator {
     /// Gives advice on ranges of a process.
     fn advise(&mut self, held: &mut Held, advice: Advice, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         match advice {
-            Advice::PageOut => self.page_out(held, ranges, outcomes),
+            Advice::PageOut | Advice::PageOutWhole => self.page_out(held, ranges, outcomes),
             Advice::Cold => {
                 let resident = resident(&self.root, held.pid, ranges).unwrap_or_default();
-                advise_whole(held, advice, ranges, &self.cached.parts_of_folios(&resident), outcomes);
+                advise_whole(held, advice, ranges, &self.cached.large_folios(&resident), outcomes);
             }
             Advice::WillNeed | Advice::Collapse => advise_ranges(held, advice, ranges, outcomes),
         }
@@ -294,8 +294,8 @@ impl ProcessActuator {
     /// freeing them, and has no place for anonymous pages if there is no swap.
     fn page_out(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let before = resident(&self.root, held.pid, ranges);
-        let parts = self.cached.parts_of_folios(before.as_deref().unwrap_or_default());
-        advise_whole(held, Advice::PageOut, ranges, &parts, outcomes);
+        let folios = self.cached.large_folios(before.as_deref().unwrap_or_default());
+        advise_whole(held, Advice::PageOut, ranges, &folios, outcomes);
         // Without the figures, the outcome is that of the call.
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
         for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.into_iter().zip(after)) {

@@ -155,8 +155,8 @@ impl CgroupReclaim {
         let before = read(held)?;
         if let Some(advice) = advice(how) {
             // What the advice did shows in the pages. What it left is the kernel's to choose.
-            let parts = readers.cached.parts_of_folios(&before);
-            advise_whole(held, advice, ranges, &parts, &mut vec![Outcome::default(); ranges.len()]);
+            let folios = readers.cached.large_folios(&before);
+            advise_whole(held, advice, ranges, &folios, &mut vec![Outcome::default(); ranges.len()]);
         }
         let left = self.in_memory_once(readers.root, held.pid, ranges).map_err(refusal)?;
         let between = read(held)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
-use super::large_folios::parts_of_folios;
+use super::large_folios::LargeFolios;
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 /// The resident pages of a range: their addresses, which are sorted, and their page frames; 0 if the user may not see
@@ -104,14 +104,12 @@ impl Cached {
         Self { flags: FlagTable::open(root).ok(), buffer: PageBuffer::default() }
     }
 
-    /// The parts of large folios of files among the resident pages of sorted ranges, which [advice would
-    /// split](super::large_folios). None if the user may not see page frames.
-    pub(super) fn parts_of_folios(&mut self, ranges: &[Resident]) -> Vec<AddrRange> {
+    /// The large folios of files among the resident pages of sorted ranges. None if the user may not see page frames.
+    pub(super) fn large_folios(&mut self, ranges: &[Resident]) -> LargeFolios {
         let pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.files).copied().collect();
-        let Some(flags) = self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0)) else {
-            return Vec::new();
-        };
-        parts_of_folios(flags, &pages, &mut self.buffer).unwrap_or_default()
+        let flags = self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0));
+        let found = flags.map(|flags| LargeFolios::find(flags, &pages, &mut self.buffer));
+        found.and_then(Result::ok).unwrap_or_default()
     }
 
     /// The bytes that were resident `before` and are not resident any more, and that are in memory nevertheless:

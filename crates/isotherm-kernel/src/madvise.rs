@@ -25,6 +25,8 @@ pub enum Advice {
     Cold,
     /// Reclaims the pages.
     PageOut,
+    /// The same, without splitting huge pages: a huge page of a file that is split is unmapped, and not reclaimed.
+    PageOutWhole,
     /// Reads the pages in from swap or from their file.
     WillNeed,
     /// Collapses the pages into transparent huge pages.
@@ -33,10 +35,11 @@ pub enum Advice {
 
 impl Advice {
     fn piece(self) -> &'static Piece {
-        let [cold, page_out, will_need, collapse] = &PIECES;
+        let [cold, page_out, page_out_whole, will_need, collapse] = &PIECES;
         match self {
             Self::Cold => cold,
             Self::PageOut => page_out,
+            Self::PageOutWhole => page_out_whole,
             Self::WillNeed => will_need,
             Self::Collapse => collapse,
         }
@@ -45,7 +48,7 @@ impl Advice {
     fn number(self) -> libc::c_int {
         match self {
             Self::Cold => libc::MADV_COLD,
-            Self::PageOut => libc::MADV_PAGEOUT,
+            Self::PageOut | Self::PageOutWhole => libc::MADV_PAGEOUT,
             Self::WillNeed => libc::MADV_WILLNEED,
             Self::Collapse => libc::MADV_COLLAPSE,
         }
@@ -55,7 +58,7 @@ impl Advice {
     pub fn name(self) -> &'static str {
         match self {
             Self::Cold => "MADV_COLD",
-            Self::PageOut => "MADV_PAGEOUT",
+            Self::PageOut | Self::PageOutWhole => "MADV_PAGEOUT",
             Self::WillNeed => "MADV_WILLNEED",
             Self::Collapse => "MADV_COLLAPSE",
         }
@@ -70,8 +73,8 @@ struct Piece {
     /// No call gets more. A machine takes up to 1 µs for a page of memory that is in use, and next to nothing for idle
     /// memory, so that the times of calls before do not allow more.
     most: u64,
-    /// All pieces are multiples of this. Others than those of a huge page would split huge pages, which only reclaim,
-    /// as it is slow, may do. (`MADV_WILLNEED` splits none.)
+    /// All pieces are multiples of this. Others than those of a huge page would split huge pages, which only reclaim of
+    /// anonymous memory, as it is slow, may do. (`MADV_WILLNEED` splits none.)
     least: u64,
 }
 
@@ -101,8 +104,13 @@ impl Piece {
 }
 
 /// The pieces of each advice.
-static PIECES: [Piece; 4] =
-    [Piece::new(4 << 20, HUGE), Piece::new(1 << 20, 256 << 10), Piece::new(1 << 20, 256 << 10), Piece::new(HUGE, HUGE)];
+static PIECES: [Piece; 5] = [
+    Piece::new(4 << 20, HUGE),
+    Piece::new(1 << 20, 256 << 10),
+    Piece::new(HUGE, HUGE),
+    Piece::new(1 << 20, 256 << 10),
+    Piece::new(HUGE, HUGE),
+];
 
 /// A `struct iovec` whose address belongs to another process.
 #[repr(C)]

@@ -14,7 +14,7 @@ pub(super) fn by_damon() -> Option<ActOnFrames> {
 
 fn act(advice: Advice, ranges: &[AddrRange]) -> Result<u64, BoxError> {
     let action = match advice {
-        Advice::PageOut => FrameAction::PageOut,
+        Advice::PageOut | Advice::PageOutWhole => FrameAction::PageOut,
         Advice::Cold => FrameAction::Cold,
         Advice::WillNeed | Advice::Collapse => {
             return Err(format!("{} is no advice on page frames", advice.name()).into());
