@@ -59,12 +59,16 @@ fn a_file_that_is_paged_out_is_no_longer_resident() {
 
 #[test]
 fn what_is_unmapped_of_a_file_in_large_folios_is_freed_and_the_rest_stays_mapped() {
+    use rustix::fs::{Advice, fadvise};
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let path = directory.path().join("memory");
-    // What is written at once is in large folios, if the file system has any.
     std::fs::write(&path, vec![0; SIZE]).unwrap();
-    std::fs::File::open(&path).unwrap().sync_all().unwrap();
-    for action in [Action::Cold, Action::PageOut] {
+    for (action, is_in_pieces) in [(Action::Cold, true), (Action::PageOut, true), (Action::PageOut, false)] {
+        // What is read ahead is in large folios, if the file system has any.
+        let file = std::fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        [Advice::DontNeed, Advice::Sequential].map(|advice| fadvise(&file, 0, None, advice).unwrap());
+        std::io::copy(&mut &file, &mut std::io::sink()).unwrap();
         let target = Target::start(&format!("file {}", path.display()));
         let mut actuator = actuator(&target);
         or_skip!(actuator.supports(action, true));
@@ -74,7 +78,8 @@ fn what_is_unmapped_of_a_file_in_large_folios_is_freed_and_the_rest_stays_mapped
         };
         // Two ranges that touch, and each second quarter of a MiB after them.
         let rest = (4..SIZE as u64 >> 18).step_by(2).map(|nth| nth * 64..nth * 64 + 64);
-        let ranges: Vec<AddrRange> = [100..130, 130..170].into_iter().chain(rest).map(range).collect();
+        let pieces = || [100..130, 130..170].into_iter().chain(rest).map(range).collect();
+        let ranges: Vec<AddrRange> = if is_in_pieces { pieces() } else { vec![target.memory] };
         let before = target.kib("Rss:") * 1024;
         let outcomes = apply(&mut actuator, &target, action, &ranges);
         let gone = before - target.kib("Rss:") * 1024;
