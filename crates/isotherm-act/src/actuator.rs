@@ -283,19 +283,21 @@ impl ProcessActuator {
             Advice::PageOut | Advice::PageOutWhole => self.page_out(held, ranges, outcomes),
             Advice::Cold => {
                 let resident = resident(&self.root, held.pid, ranges).unwrap_or_default();
-                advise_whole(held, advice, ranges, &self.cached.large_folios(&resident), outcomes);
+                advise_whole(held, advice, ranges, (&self.cached.large_folios(&resident), &[]), outcomes);
             }
             Advice::WillNeed | Advice::Collapse => advise_ranges(held, advice, ranges, outcomes),
         }
     }
 
     /// Reclaims ranges. Only what was freed counts as applied: it was resident before, and neither resident nor in a
-    /// cache afterwards. The kernel leaves out pages that are shared or in use, unmaps changed pages of files without
-    /// freeing them, and has no place for anonymous pages if there is no swap.
+    /// cache afterwards. The kernel leaves out pages that are shared or in use, and unmaps changed pages of files
+    /// without freeing them. Without swap, anonymous pages are not advised on: the kernel would split huge pages, and
+    /// free none.
     fn page_out(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let before = resident(&self.root, held.pid, ranges);
-        let folios = self.cached.large_folios(before.as_deref().unwrap_or_default());
-        advise_whole(held, Advice::PageOut, ranges, &folios, outcomes);
+        let has_swap = self.swap.is_free_for(&self.root, held.pid);
+        let what = self.cached.before_page_out(before.as_deref().unwrap_or_default(), has_swap);
+        advise_whole(held, Advice::PageOut, ranges, (&what.0, &what.1), outcomes);
         // Without the figures, the outcome is that of the call.
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
         for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.into_iter().zip(after)) {
@@ -306,7 +308,7 @@ impl ProcessActuator {
             outcome.returned = became.returned.min(outcome.applied);
             outcome.resident = Some(after.bytes());
             let kept = became.stayed_private.min(range.size().saturating_sub(gone + outcome.refused));
-            if kept > 0 && !self.swap.is_free(&self.root) {
+            if kept > 0 && !has_swap {
                 outcome.refuse(kept, RefusalReason::NoSwap.into());
             }
         }

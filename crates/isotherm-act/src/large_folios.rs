@@ -62,20 +62,19 @@ impl LargeFolios {
 }
 
 /// Gives the advice on `ranges`, which are sorted and disjoint, as [`advise_ranges`](super::outside::advise_ranges)
-/// does. Folios that this would split are refused.
+/// does, but for what is `left`. Folios that it would split are refused.
 pub(super) fn advise_whole(
     memory: &mut impl Memory,
     advice: Advice,
     ranges: &[AddrRange],
-    folios: &LargeFolios,
+    (folios, left): (&LargeFolios, &[AddrRange]),
     outcomes: &mut [Outcome],
 ) {
     let mut joined = Vec::with_capacity(ranges.len());
     ranges.iter().for_each(|range| push_joined(&mut joined, *range));
-    let mut small = Vec::with_capacity(joined.len());
-    for range in joined {
-        cut_at_mappings(range, &folios.all, |rest| small.push(rest));
-    }
+    let (mut others, mut small) = (Vec::with_capacity(joined.len()), Vec::with_capacity(joined.len()));
+    joined.into_iter().for_each(|range| _ = cut_at_mappings(range, left, |rest| others.push(rest)));
+    others.into_iter().for_each(|range| _ = cut_at_mappings(range, &folios.all, |rest| small.push(rest)));
     let mut tell = |piece: AddrRange, refusal: Option<Refusal>| {
         let first = ranges.partition_point(|range| range.end() <= piece.start());
         for (range, outcome) in ranges.iter().zip(&mut *outcomes).skip(first) {
@@ -94,7 +93,11 @@ pub(super) fn advise_whole(
 }
 
 /// The flags of the page frame of each page.
-fn flags_of(table: &FlagTable, pages: &[(u64, u64)], buffer: &mut PageBuffer) -> Result<Vec<Flags>, TableError> {
+pub(super) fn flags_of(
+    table: &FlagTable,
+    pages: &[(u64, u64)],
+    buffer: &mut PageBuffer,
+) -> Result<Vec<Flags>, TableError> {
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_unstable_by_key(|nth| pages[*nth].1);
     let mut flags = vec![Flags::default(); pages.len()];
@@ -185,11 +188,12 @@ mod tests {
             all: vec![range(2, 9), range(21, 22)],
         };
         let (mut memory, mut outcomes) = (Mapped::default(), [Outcome::default(); 4]);
-        advise_whole(&mut memory, Advice::PageOut, &ranges, &folios, &mut outcomes);
-        let small = [range(1, 2), range(9, 10), range(20, 21)].map(|range| (Advice::PageOut, range));
+        let left = [range(1, 2)];
+        advise_whole(&mut memory, Advice::PageOut, &ranges, (&folios, &left), &mut outcomes);
+        let small = [range(9, 10), range(20, 21)].map(|range| (Advice::PageOut, range));
         assert_eq!(memory.0, [&small[..], &[(Advice::PageOutWhole, range(2, 6))]].concat());
         let of = |outcome: &Outcome| (outcome.applied / PAGE_SIZE, outcome.refused / PAGE_SIZE);
-        assert_eq!(outcomes.each_ref().map(of), [(3, 0), (2, 2), (1, 1), (1, 1)]);
+        assert_eq!(outcomes.each_ref().map(of), [(2, 0), (2, 2), (1, 1), (1, 1)]);
         assert_eq!(outcomes[1].refusal, Some(RefusalReason::Busy.into()));
     }
 }

@@ -8,6 +8,7 @@ use isotherm_core::scheme::{CacheWork, CgroupLimit, Outcome, Reclaim, Refusal, R
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_kernel::ProcessTable;
 use isotherm_kernel::cgroup::{CgroupFiles, CgroupMemory, LimitFile, NoMemoryCgroup, SelectedCgroups};
+use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 use rustix::io::Errno;
 
@@ -153,10 +154,11 @@ impl CgroupReclaim {
             read => read.map_err(refusal),
         };
         let before = read(held)?;
+        let has_swap = readers.swap.is_free_for(readers.root, held.pid);
         if let Some(advice) = advice(how) {
             // What the advice did shows in the pages. What it left is the kernel's to choose.
-            let folios = readers.cached.large_folios(&before);
-            advise_whole(held, advice, ranges, &folios, &mut vec![Outcome::default(); ranges.len()]);
+            let (folios, left) = readers.cached.before_page_out(&before, has_swap || advice == Advice::Cold);
+            advise_whole(held, advice, ranges, (&folios, &left), &mut vec![Outcome::default(); ranges.len()]);
         }
         let left = self.in_memory_once(readers.root, held.pid, ranges).map_err(refusal)?;
         let between = read(held)?;
@@ -168,7 +170,6 @@ impl CgroupReclaim {
         // The kernel counts what it freed of the ranges, too.
         let mut elsewhere = bytes.saturating_sub(of_ranges(&between, &after));
         let mut short = ended.map_or(0, |_| left.saturating_sub(bytes));
-        let has_swap = readers.swap.is_free(readers.root);
         for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.iter().zip(&after)) {
             let became = before.became(after);
             let gone = became.gone.min(range.size());

@@ -5,7 +5,8 @@ use std::path::Path;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
-use super::large_folios::LargeFolios;
+use super::frames::add_page;
+use super::large_folios::{LargeFolios, flags_of};
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 /// The resident pages of a range: their addresses, which are sorted, and their page frames; 0 if the user may not see
@@ -112,6 +113,29 @@ impl Cached {
         found.and_then(Result::ok).unwrap_or_default()
     }
 
+    /// What matters for reclaiming the resident pages of sorted ranges: large folios of files, and what is to be left
+    /// alone because it needs swap that there is not.
+    pub(super) fn before_page_out(&mut self, ranges: &[Resident], has_swap: bool) -> (LargeFolios, Vec<AddrRange>) {
+        (self.large_folios(ranges), if has_swap { Vec::new() } else { self.needs_swap(ranges) })
+    }
+
+    /// The private anonymous memory among the resident pages of sorted ranges that has to be written to swap to be
+    /// freed: not what the process has freed lazily. All of it, if the user may not see page frames.
+    fn needs_swap(&mut self, ranges: &[Resident]) -> Vec<AddrRange> {
+        let pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.private).copied().collect();
+        let free = match self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0)) {
+            Some(flags) => freed_lazily(flags, &pages, &mut self.buffer).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let mut found = Vec::new();
+        for (nth, (addr, _)) in pages.iter().enumerate() {
+            if free.get(nth) != Some(&true) {
+                add_page(&mut found, *addr);
+            }
+        }
+        found
+    }
+
     /// The bytes that were resident `before` and are not resident any more, and that are in memory nevertheless:
     /// changed pages of files, and shared memory for which there is no swap. If the user may not see page frames, all
     /// pages of files and of shared memory count as such.
@@ -126,6 +150,22 @@ impl Cached {
             _ => all,
         }
     }
+}
+
+/// Whether each of these pages, with their addresses and page frames, was freed lazily.
+fn freed_lazily(table: &FlagTable, pages: &[(u64, u64)], buffer: &mut PageBuffer) -> Result<Vec<bool>, TableError> {
+    let mut free: Vec<bool> = Vec::with_capacity(pages.len());
+    for (nth, flags) in flags_of(table, pages, buffer)?.into_iter().enumerate() {
+        let frame = pages[nth].1;
+        // Of a folio, the flags of the first frame hold.
+        let of_last = free.last().filter(|_| flags.is_tail() && pages[nth - 1].1 + 1 == frame).copied();
+        free.push(match of_last {
+            Some(is_free) => is_free,
+            None if flags.is_tail() => table.head(frame)?.is_some_and(|(_, head)| head.is_freed_lazily()),
+            None => flags.is_freed_lazily(),
+        });
+    }
+    Ok(free)
 }
 
 /// The bytes of `frames`, which are sorted, that hold pages in memory that no process maps.

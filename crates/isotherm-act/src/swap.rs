@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use isotherm_core::Mapping;
+use isotherm_kernel::cgroup::{Hierarchy, may_swap};
 use isotherm_kernel::system_memory;
 
 /// For how long a reading counts.
@@ -17,6 +18,8 @@ const SHARED_MEMORY: [&str; 4] = ["/memfd:", "/dev/zero", "/dev/shm/", "/SYSV"];
 #[derive(Debug, Default)]
 pub(super) struct Swap {
     read: Option<(Instant, bool)>,
+    /// The cgroups of processes. The inner value is `None` if there are none.
+    cgroups: Option<Option<Hierarchy>>,
 }
 
 impl Swap {
@@ -31,6 +34,15 @@ impl Swap {
                 is_free
             }
         }
+    }
+}
+
+impl Swap {
+    /// Whether there is free swap that process `pid` may use.
+    pub(super) fn is_free_for(&mut self, root: &Path, pid: u32) -> bool {
+        let cgroups = self.cgroups.get_or_insert_with(|| Hierarchy::find(root).ok());
+        let may = |of: &Hierarchy| of.of_process(pid).is_none_or(|path| may_swap(of, &path));
+        cgroups.as_ref().is_none_or(may) && self.is_free(root)
     }
 }
 
@@ -56,6 +68,24 @@ mod tests {
             assert!(needs_swap(&named(name)), "{name}");
         }
         assert!(!needs_swap(&named("/usr/lib/libc.so.6")) && !needs_swap(&named("/data/index (deleted)")));
+    }
+
+    #[test]
+    fn a_process_whose_cgroup_may_not_swap_has_no_swap() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/self/cgroup", "0::/\n");
+        write("proc/self/mountinfo", "30 1 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+        write("cg/pod/memory.swap.max", "0\n");
+        for (pid, cgroup) in [(7, "/pod"), (8, "/other")] {
+            write(&format!("proc/{pid}/cgroup"), &format!("0::{cgroup}\n"));
+        }
+        let mut swap = Swap::default();
+        assert_eq!([7, 8, 9].map(|pid| swap.is_free_for(root.path(), pid)), [false, true, true]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn what_is_unmapped_of_a_file_in_large_folios_is_freed_and_the_rest_stays_mapped
         // What is read ahead is in large folios, if the file system has any.
         let file = std::fs::File::open(&path).unwrap();
         file.sync_all().unwrap();
-        [Advice::DontNeed, Advice::Sequential].map(|advice| fadvise(&file, 0, None, advice).unwrap());
+        [Advice::DontNeed, Advice::Sequential].into_iter().for_each(|how| fadvise(&file, 0, None, how).unwrap());
         std::io::copy(&mut &file, &mut std::io::sink()).unwrap();
         let target = Target::start(&format!("file {}", path.display()));
         let mut actuator = actuator(&target);
@@ -144,7 +144,7 @@ fn pages_out_a_file(target: &Target, file: &std::fs::File, what: &str) -> Result
 }
 
 #[test]
-fn anonymous_memory_without_swap_is_refused_for_this_reason() {
+fn anonymous_memory_without_swap_is_refused_for_this_reason_and_keeps_its_huge_pages() {
     let target = Target::start("touch");
     let mut actuator = actuator(&target);
     or_skip!(actuator.supports(Action::PageOut, true));
@@ -152,7 +152,11 @@ fn anonymous_memory_without_swap_is_refused_for_this_reason() {
     or_skip!(if free == 0 { Ok(()) } else { Err("this machine has swap") });
     let stays =
         Outcome { resident: Some(SIZE as u64), ..Outcome::refused(target.memory, RefusalReason::NoSwap.into()) };
+    // A kernel without huge pages refuses them.
+    apply(&mut actuator, &target, Action::Collapse, &[target.memory]);
+    let huge = target.kib("AnonHugePages:");
     assert_eq!(apply(&mut actuator, &target, Action::PageOut, &[target.memory]), [stays]);
+    assert_eq!(target.kib("AnonHugePages:"), huge);
     assert!(!actuator.can_free(&isotherm_core::Mapping::anonymous(target.memory)));
 }
 

@@ -1,6 +1,7 @@
 //! What a cgroup is charged for besides the memory that its processes map, and whether it is short of memory.
 
 use std::fs;
+use std::path::Path;
 
 use procfs::{FromRead, MemoryPressure};
 
@@ -17,11 +18,21 @@ pub struct CgroupCharges {
     /// Bytes of the kernel that it cannot reclaim: stacks, page tables, sockets and the like. In version 1 all bytes of
     /// the kernel. 0 if they are not counted.
     pub kernel: u64,
-    /// Whether the cgroup may have memory in swap, if there is swap. It is not known of version 1, and counts as true.
+    /// As [`may_swap`] says.
     pub may_swap: bool,
     /// The share of the last five minutes for which some task has waited for memory. `None` in version 1, and without
     /// pressure stall information.
     pub pressure: Option<f64>,
+}
+
+/// Whether the cgroup at `path` may have memory in swap, if there is swap: neither it nor one above it has a
+/// `memory.swap.max` of 0, as containers of Kubernetes do. It is not known of version 1, and counts as true.
+pub fn may_swap(hierarchy: &Hierarchy, path: &str) -> bool {
+    let Some(mount) = hierarchy.mount() else { return true };
+    let limits = Path::new(path)
+        .ancestors()
+        .filter_map(|above| fs::read_to_string(mount.directory_of(above.to_str()?)?.join("memory.swap.max")).ok());
+    limits.into_iter().all(|limit| limit.trim() != "0")
 }
 
 /// The charges of the cgroup at `path`. `None` if its `memory.stat` cannot be read.
@@ -56,7 +67,7 @@ pub fn charges(hierarchy: &Hierarchy, path: &str) -> Option<CgroupCharges> {
         anonymous: anonymous.saturating_add(shared),
         unmapped_cache: unmapped.min(count("active_file")),
         kernel,
-        may_swap: read("memory.swap.max").is_none_or(|text| text.trim() != "0"),
+        may_swap: may_swap(hierarchy, path),
         // The kernel tells two digits after the point.
         pressure: pressure.map(|pressure| (f64::from(pressure.some.avg300) * 100.0).round() / 1e4),
     })
@@ -91,6 +102,18 @@ mod tests {
         let expected =
             CgroupCharges { unmapped_cache: 40, kernel: 14, may_swap: false, pressure: Some(0.0125), ..expected };
         assert_eq!(of(), Some(expected));
+    }
+
+    #[test]
+    fn a_cgroup_may_swap_unless_it_or_one_above_it_may_not() {
+        let root = mounted_at_cg();
+        let hierarchy = Hierarchy::find(root.path()).unwrap();
+        let limit = |path: &str, text: &str| write(root.path(), &format!("cg/{path}/memory.swap.max"), text);
+        limit("a/b", "0\n");
+        limit("a/b/c", "max\n");
+        limit("a/d", "4096\n");
+        let may = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/gone"].map(|path| may_swap(&hierarchy, path));
+        assert_eq!(may, [true, true, false, false, true, true]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod refused;
 mod selected;
 mod tree;
 
-pub use charges::{CgroupCharges, charges};
+pub use charges::{CgroupCharges, charges, may_swap};
 pub use files::{CgroupDirectory, CgroupFiles};
 pub use gauges::CgroupGauges;
 pub use hierarchy::{CgroupVersion, Hierarchy, NoHierarchy, of_process};
