@@ -15,6 +15,7 @@ use isotherm_core::scheme::{
 use isotherm_core::{AddrRange, BoxError, Mapping, NodeId, TargetId, units};
 use rustix::io::Errno;
 
+use super::advice_plan::advise_by_plan;
 use super::ahead::Ahead;
 use super::call_method::CallMethod;
 use super::check::check;
@@ -22,7 +23,6 @@ use super::error::ActError;
 use super::files::FileCache;
 use super::held::Held;
 use super::inside::{Inside, InsideCall, InsideError};
-use super::large_folios::advise_whole;
 use super::limits::LeastLimits;
 use super::lock_room::LockRoom;
 use super::locked::Locked;
@@ -283,7 +283,7 @@ impl ProcessActuator {
             Advice::PageOut | Advice::PageOutWhole => self.page_out(held, ranges, outcomes),
             Advice::Cold => {
                 let resident = resident(&self.root, held.pid, ranges).unwrap_or_default();
-                advise_whole(held, advice, ranges, (&self.cached.large_folios(&resident), &[]), outcomes);
+                advise_by_plan(held, advice, ranges, &self.cached.plan(&resident, true), outcomes);
             }
             Advice::WillNeed | Advice::Collapse => advise_ranges(held, advice, ranges, outcomes),
         }
@@ -291,26 +291,22 @@ impl ProcessActuator {
 
     /// Reclaims ranges. Only what was freed counts as applied: it was resident before, and neither resident nor in a
     /// cache afterwards. The kernel leaves out pages that are shared or in use, and unmaps changed pages of files
-    /// without freeing them. Without swap, anonymous pages are not advised on: the kernel would split huge pages, and
-    /// free none.
+    /// without freeing them. What needs swap that there is not gets no advice: the kernel would split huge pages,
+    /// unmap shared memory, and free none.
     fn page_out(&mut self, held: &mut Held, ranges: &[AddrRange], outcomes: &mut [Outcome]) {
         let before = resident(&self.root, held.pid, ranges);
         let has_swap = self.swap.is_free_for(&self.root, held.pid);
-        let what = self.cached.before_page_out(before.as_deref().unwrap_or_default(), has_swap);
-        advise_whole(held, Advice::PageOut, ranges, (&what.0, &what.1), outcomes);
+        let plan = self.cached.plan(before.as_deref().unwrap_or_default(), has_swap);
+        advise_by_plan(held, Advice::PageOut, ranges, &plan, outcomes);
         // Without the figures, the outcome is that of the call.
         let (Ok(before), Ok(after)) = (before, resident(&self.root, held.pid, ranges)) else { return };
-        for ((outcome, range), (before, after)) in outcomes.iter_mut().zip(ranges).zip(before.into_iter().zip(after)) {
+        for (outcome, (before, after)) in outcomes.iter_mut().zip(before.into_iter().zip(after)) {
             let became = before.became(&after);
             let gone = outcome.applied.min(became.gone);
             outcome.unmapped = self.cached.bytes(&before, &after).min(gone);
             outcome.applied = gone - outcome.unmapped;
             outcome.returned = became.returned.min(outcome.applied);
             outcome.resident = Some(after.bytes());
-            let kept = became.stayed_private.min(range.size().saturating_sub(gone + outcome.refused));
-            if kept > 0 && !has_swap {
-                outcome.refuse(kept, RefusalReason::NoSwap.into());
-            }
         }
     }
 

@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod actuator;
+mod advice_plan;
 mod ahead;
 mod cache_age;
 mod call_method;
@@ -33,7 +34,6 @@ mod folios;
 mod frames;
 mod held;
 mod inside;
-mod large_folios;
 mod limits;
 mod lock_room;
 mod locked;

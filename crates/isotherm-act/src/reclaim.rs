@@ -12,10 +12,10 @@ use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::pages::{PageBuffer, Pagemap};
 use rustix::io::Errno;
 
+use super::advice_plan::advise_by_plan;
 use super::cache_age::CacheAges;
 use super::check::advice;
 use super::held::Held;
-use super::large_folios::advise_whole;
 use super::limits::CgroupLimits;
 use super::map_counts::MapCounts;
 use super::news::{News, NewsList};
@@ -157,8 +157,8 @@ impl CgroupReclaim {
         let has_swap = readers.swap.is_free_for(readers.root, held.pid);
         if let Some(advice) = advice(how) {
             // What the advice did shows in the pages. What it left is the kernel's to choose.
-            let (folios, left) = readers.cached.before_page_out(&before, has_swap || advice == Advice::Cold);
-            advise_whole(held, advice, ranges, (&folios, &left), &mut vec![Outcome::default(); ranges.len()]);
+            let plan = readers.cached.plan(&before, has_swap || advice == Advice::Cold);
+            advise_by_plan(held, advice, ranges, &plan, &mut vec![Outcome::default(); ranges.len()]);
         }
         let left = self.in_memory_once(readers.root, held.pid, ranges).map_err(refusal)?;
         let between = read(held)?;

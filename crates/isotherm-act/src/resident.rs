@@ -5,8 +5,8 @@ use std::path::Path;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
+use super::advice_plan::{AdvicePlan, flags_of_folios};
 use super::frames::add_page;
-use super::large_folios::{LargeFolios, flags_of};
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 /// The resident pages of a range: their addresses, which are sorted, and their page frames; 0 if the user may not see
@@ -24,8 +24,6 @@ pub(super) struct Resident {
 pub(super) struct Became {
     /// They are where they were.
     pub stayed: u64,
-    /// Of these, private anonymous memory.
-    pub stayed_private: u64,
     /// They have left their page frames. Without the page frames: they are not resident any more.
     pub gone: u64,
     /// Of these, what is resident again, in other page frames.
@@ -47,12 +45,11 @@ impl Resident {
     pub(super) fn became(&self, after: &Self) -> Became {
         let mut became = Became::default();
         let kinds = [(&self.private, &after.private, &after.files), (&self.files, &after.files, &after.private)];
-        for (nth, (before, same, other)) in kinds.into_iter().enumerate() {
+        for (before, same, other) in kinds {
             for &(addr, frame) in before {
                 let now = frame_at(same, addr);
                 if now == Some(frame) {
                     became.stayed += PAGE_SIZE;
-                    became.stayed_private += if nth == 0 { PAGE_SIZE } else { 0 };
                 } else {
                     became.gone += PAGE_SIZE;
                     became.returned += if now.or_else(|| frame_at(other, addr)).is_some() { PAGE_SIZE } else { 0 };
@@ -91,7 +88,7 @@ pub(super) fn resident(root: &Path, pid: u32, ranges: &[AddrRange]) -> Result<Ve
     ranges.iter().map(of).collect()
 }
 
-/// Tells pages that were freed from those that were only unmapped.
+/// What page frames tell of resident pages: how to give advice on them, and which were freed and not only unmapped.
 #[derive(Debug)]
 pub(super) struct Cached {
     /// `None` if the user may not read it.
@@ -105,33 +102,30 @@ impl Cached {
         Self { flags: FlagTable::open(root).ok(), buffer: PageBuffer::default() }
     }
 
-    /// The large folios of files among the resident pages of sorted ranges. None if the user may not see page frames.
-    pub(super) fn large_folios(&mut self, ranges: &[Resident]) -> LargeFolios {
+    /// How advice is given on the resident pages of sorted ranges. Without `has_swap`, what needs swap gets none. If
+    /// the user may not see page frames, large folios are not known.
+    pub(super) fn plan(&mut self, ranges: &[Resident], has_swap: bool) -> AdvicePlan {
         let pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.files).copied().collect();
         let flags = self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0));
-        let found = flags.map(|flags| LargeFolios::find(flags, &pages, &mut self.buffer));
-        found.and_then(Result::ok).unwrap_or_default()
+        let plan = flags.map(|flags| AdvicePlan::of_files(flags, &pages, &mut self.buffer));
+        let plan = plan.and_then(Result::ok).unwrap_or_default();
+        if has_swap { plan } else { plan.without_swap(self.needing_swap(ranges)) }
     }
 
-    /// What matters for reclaiming the resident pages of sorted ranges: large folios of files, and what is to be left
-    /// alone because it needs swap that there is not.
-    pub(super) fn before_page_out(&mut self, ranges: &[Resident], has_swap: bool) -> (LargeFolios, Vec<AddrRange>) {
-        (self.large_folios(ranges), if has_swap { Vec::new() } else { self.needs_swap(ranges) })
-    }
-
-    /// The private anonymous memory among the resident pages of sorted ranges that has to be written to swap to be
-    /// freed: not what the process has freed lazily. All of it, if the user may not see page frames.
-    fn needs_swap(&mut self, ranges: &[Resident]) -> Vec<AddrRange> {
-        let pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.private).copied().collect();
-        let free = match self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0)) {
-            Some(flags) => freed_lazily(flags, &pages, &mut self.buffer).unwrap_or_default(),
-            None => Vec::new(),
-        };
+    /// The resident pages of sorted ranges that are freed only by writing them to swap. If the user may not see page
+    /// frames, all private anonymous memory.
+    fn needing_swap(&mut self, ranges: &[Resident]) -> Vec<AddrRange> {
+        let mut pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.private).copied().collect();
         let mut found = Vec::new();
-        for (nth, (addr, _)) in pages.iter().enumerate() {
-            if free.get(nth) != Some(&true) {
-                add_page(&mut found, *addr);
+        match self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0)) {
+            Some(table) => {
+                pages.extend(ranges.iter().flat_map(|resident| &resident.files));
+                pages.sort_unstable();
+                let flags = flags_of_folios(table, &pages, &mut self.buffer).unwrap_or_default();
+                let needs = pages.iter().zip(flags).filter(|(_, flags)| flags.needs_swap());
+                needs.for_each(|((addr, _), _)| add_page(&mut found, *addr));
             }
+            None => pages.iter().for_each(|(addr, _)| add_page(&mut found, *addr)),
         }
         found
     }
@@ -150,22 +144,6 @@ impl Cached {
             _ => all,
         }
     }
-}
-
-/// Whether each of these pages, with their addresses and page frames, was freed lazily.
-fn freed_lazily(table: &FlagTable, pages: &[(u64, u64)], buffer: &mut PageBuffer) -> Result<Vec<bool>, TableError> {
-    let mut free: Vec<bool> = Vec::with_capacity(pages.len());
-    for (nth, flags) in flags_of(table, pages, buffer)?.into_iter().enumerate() {
-        let frame = pages[nth].1;
-        // Of a folio, the flags of the first frame hold.
-        let of_last = free.last().filter(|_| flags.is_tail() && pages[nth - 1].1 + 1 == frame).copied();
-        free.push(match of_last {
-            Some(is_free) => is_free,
-            None if flags.is_tail() => table.head(frame)?.is_some_and(|(_, head)| head.is_freed_lazily()),
-            None => flags.is_freed_lazily(),
-        });
-    }
-    Ok(free)
 }
 
 /// The bytes of `frames`, which are sorted, that hold pages in memory that no process maps.
@@ -202,7 +180,7 @@ mod tests {
         // 2 and 5 are elsewhere, 3 and 6 have gone, 4 was written to by its process, and 9 is new.
         let after = pages(&[(1, 11), (2, 22), (4, 24), (9, 19)], &[(5, 25)]);
         let size = PAGE_SIZE;
-        let became = Became { stayed: size, stayed_private: size, gone: 5 * size, returned: 3 * size };
+        let became = Became { stayed: size, gone: 5 * size, returned: 3 * size };
         assert_eq!(before.became(&after), became);
     }
 

@@ -35,14 +35,15 @@ impl Swap {
             }
         }
     }
-}
 
-impl Swap {
     /// Whether there is free swap that process `pid` may use.
     pub(super) fn is_free_for(&mut self, root: &Path, pid: u32) -> bool {
+        if !self.is_free(root) {
+            return false;
+        }
         let cgroups = self.cgroups.get_or_insert_with(|| Hierarchy::find(root).ok());
         let may = |of: &Hierarchy| of.of_process(pid).is_none_or(|path| may_swap(of, &path));
-        cgroups.as_ref().is_none_or(may) && self.is_free(root)
+        cgroups.as_ref().is_none_or(may)
     }
 }
 

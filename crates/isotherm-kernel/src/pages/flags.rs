@@ -73,6 +73,13 @@ impl Flags {
         self.0 & (ANON | SWAP_BACKED | ZERO_PAGE | HUGETLB) == ANON
     }
 
+    /// Whether the frame holds memory that is freed only by writing it to swap: anonymous memory that was not [freed
+    /// lazily](Self::is_freed_lazily), or shared memory without a file on a disk. For a compound page, only the flag of
+    /// the head is valid.
+    pub fn needs_swap(self) -> bool {
+        self.0 & SWAP_BACKED != 0
+    }
+
     /// Whether the frame holds a page of a file or of shared memory that no process maps, and that has no copy in swap.
     pub fn is_cached_only(self) -> bool {
         let others = SLAB | BUDDY | MMAP | ANON | SWAP_CACHE | HUGETLB | NO_PAGE | ZERO_PAGE;

@@ -37,13 +37,13 @@ pub(crate) fn notice(wake: &Wake) -> Notice {
     Notice::new(Severity::Info, &text)
 }
 
-/// The notice that a scheme could not free anonymous memory, if that is so.
+/// The notice that a scheme could not free memory for want of swap, if that is so.
 pub(crate) fn no_swap(report: &Report) -> Option<Notice> {
     let refused = report.total.refusals.iter().filter(|count| count.refusal.reason == RefusalReason::NoSwap);
     let refused: u64 = refused.map(|count| count.bytes).sum();
     let text = format!(
-        "{}: {} of anonymous memory stays, because there is no free swap for it (add swap, on zram or a disk; without \
-         it, {} frees memory of files only)",
+        "{}: {} of anonymous and shared memory stays, because there is no free swap for it (add swap, on zram or a \
+         disk; without it, {} frees memory of files only)",
         report.name,
         bytes(refused),
         report.action
@@ -86,6 +86,6 @@ mod tests {
         };
         assert_eq!(no_swap(&report(RefusalReason::Busy)), None);
         let notice = no_swap(&report(RefusalReason::NoSwap)).unwrap();
-        assert!(notice.text.starts_with("prcl: 3 MiB of anonymous memory stays, because"), "{}", notice.text);
+        assert!(notice.text.starts_with("prcl: 3 MiB of anonymous and shared memory stays, "), "{}", notice.text);
     }
 }

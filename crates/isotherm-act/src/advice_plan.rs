@@ -1,12 +1,14 @@
-//! Large folios of files, which advice must not split.
+//! What advice leaves alone, because it would do harm and no good.
 //!
-//! Given a part of a large folio, `MADV_COLD` and `MADV_PAGEOUT` split it. To split a folio of a file, the kernel
-//! unmaps it, and neither maps nor frees its pages afterwards. So all of its pages, also those outside of the range,
-//! cost a page fault at their next access, and nothing is gained. (Linux 6.18, ext4: of 446 MiB that were advised by
-//! 400 KiB at a time, 24 MiB left memory, and 446 MiB by 2 MiB. docs/acting.md)
+//! *Parts of large folios of files.* Given a part of a large folio, `MADV_COLD` and `MADV_PAGEOUT` split it. To split a
+//! folio of a file, the kernel unmaps it, and neither maps nor frees its pages afterwards. So all of its pages, also
+//! those outside of the range, cost a page fault at their next access, and nothing is gained. (Linux 6.18, ext4: of 446
+//! MiB that were advised by 400 KiB at a time, 24 MiB left memory, and 446 MiB by 2 MiB. docs/acting.md) Therefore
+//! advice is given on whole folios of files only, and on ranges that touch at once. Folios of anonymous memory stay
+//! mapped when they are split.
 //!
-//! Therefore advice is given on whole folios of files only, and on ranges that touch at once. Folios of anonymous
-//! memory stay mapped when they are split.
+//! *Memory that needs swap, where there is none.* `MADV_PAGEOUT` splits its huge pages, unmaps shared memory, and frees
+//! nothing.
 
 use isotherm_core::scheme::{HUGE_PAGE_SIZE, Outcome, Refusal, RefusalReason};
 use isotherm_core::{AddrRange, PAGE_SIZE, push_joined};
@@ -15,26 +17,32 @@ use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, TableError};
 
 use super::outside::{Memory, advise_each, cut_at_mappings};
 
-/// Large folios of files in some ranges.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct LargeFolios {
-    /// Folios that advice can leave whole, and those that it would split: both sorted and disjoint.
+/// How advice is given on some memory. All of it is sorted and disjoint.
+#[derive(Debug, Default)]
+pub(super) struct AdvicePlan {
+    /// Large folios of files that advice can leave whole, and those that it would split.
     whole: Vec<AddrRange>,
     parts: Vec<AddrRange>,
     /// Both together.
-    all: Vec<AddrRange>,
+    folios: Vec<AddrRange>,
+    /// Memory that needs swap that there is not.
+    no_swap: Vec<AddrRange>,
 }
 
-impl LargeFolios {
-    /// Those of `pages`, which has the addresses and the page frames of pages of files, sorted by address. Advice would
-    /// split folios that are not mapped as a whole by these pages, and those that cross a border of the 2 MiB that one
-    /// page table maps, at which the kernel looks at a part of them.
+impl AdvicePlan {
+    /// The plan for `pages`, which has the addresses and the page frames of pages of files, sorted by address. Advice
+    /// would split folios that are not mapped as a whole by these pages, and those that cross a border of the 2 MiB
+    /// that one page table maps, at which the kernel looks at a part of them.
     ///
     /// # Errors
     /// If the flags cannot be read.
-    pub(super) fn find(table: &FlagTable, pages: &[(u64, u64)], buffer: &mut PageBuffer) -> Result<Self, TableError> {
+    pub(super) fn of_files(
+        table: &FlagTable,
+        pages: &[(u64, u64)],
+        buffer: &mut PageBuffer,
+    ) -> Result<Self, TableError> {
         let flags = flags_of(table, pages, buffer)?;
-        let mut found = Self::default();
+        let mut plan = Self::default();
         let mut at = 0;
         while at < pages.len() {
             let (addr, frame) = pages[at];
@@ -52,29 +60,33 @@ impl LargeFolios {
             let is_whole =
                 flags[at].is_head() && is_in_one_table && !table.flags(next)?.is_some_and(|flags| flags.is_tail());
             if let Some(range) = AddrRange::new(addr, end) {
-                push_joined(if is_whole { &mut found.whole } else { &mut found.parts }, range);
-                push_joined(&mut found.all, range);
+                push_joined(if is_whole { &mut plan.whole } else { &mut plan.parts }, range);
+                push_joined(&mut plan.folios, range);
             }
             at += count;
         }
-        Ok(found)
+        Ok(plan)
+    }
+
+    /// The same, without advice on this memory, which needs swap that there is not.
+    pub(super) fn without_swap(self, no_swap: Vec<AddrRange>) -> Self {
+        let rest = |of: Vec<AddrRange>| without(of, &no_swap);
+        Self { whole: rest(self.whole), parts: rest(self.parts), folios: self.folios, no_swap }
     }
 }
 
 /// Gives the advice on `ranges`, which are sorted and disjoint, as [`advise_ranges`](super::outside::advise_ranges)
-/// does, but for what is `left`. Folios that it would split are refused.
-pub(super) fn advise_whole(
+/// does, but by a plan for these ranges. What gets no advice is refused.
+pub(super) fn advise_by_plan(
     memory: &mut impl Memory,
     advice: Advice,
     ranges: &[AddrRange],
-    (folios, left): (&LargeFolios, &[AddrRange]),
+    plan: &AdvicePlan,
     outcomes: &mut [Outcome],
 ) {
     let mut joined = Vec::with_capacity(ranges.len());
     ranges.iter().for_each(|range| push_joined(&mut joined, *range));
-    let (mut others, mut small) = (Vec::with_capacity(joined.len()), Vec::with_capacity(joined.len()));
-    joined.into_iter().for_each(|range| _ = cut_at_mappings(range, left, |rest| others.push(rest)));
-    others.into_iter().for_each(|range| _ = cut_at_mappings(range, &folios.all, |rest| small.push(rest)));
+    let small = without(without(joined, &plan.no_swap), &plan.folios);
     let mut tell = |piece: AddrRange, refusal: Option<Refusal>| {
         let first = ranges.partition_point(|range| range.end() <= piece.start());
         for (range, outcome) in ranges.iter().zip(&mut *outcomes).skip(first) {
@@ -85,19 +97,42 @@ pub(super) fn advise_whole(
             }
         }
     };
-    folios.parts.iter().for_each(|part| tell(*part, Some(RefusalReason::Busy.into())));
+    for (refused, why) in [(&plan.parts, RefusalReason::Busy), (&plan.no_swap, RefusalReason::NoSwap)] {
+        refused.iter().for_each(|part| tell(*part, Some(why.into())));
+    }
     let of_whole = if advice == Advice::PageOut { Advice::PageOutWhole } else { advice };
-    for (advice, ranges) in [(advice, &small), (of_whole, &folios.whole)] {
+    for (advice, ranges) in [(advice, &small), (of_whole, &plan.whole)] {
         advise_each(memory, advice, ranges, |_, piece, refusal| tell(piece, refusal));
     }
 }
 
-/// The flags of the page frame of each page.
-pub(super) fn flags_of(
+/// What of `ranges` lies in none of `others`. Both are sorted and disjoint.
+fn without(ranges: Vec<AddrRange>, others: &[AddrRange]) -> Vec<AddrRange> {
+    let mut rest = Vec::with_capacity(ranges.len());
+    ranges.into_iter().for_each(|range| _ = cut_at_mappings(range, others, |part| rest.push(part)));
+    rest
+}
+
+/// The flags of the first frame of the folio of each page: they hold for all of it.
+pub(super) fn flags_of_folios(
     table: &FlagTable,
     pages: &[(u64, u64)],
     buffer: &mut PageBuffer,
 ) -> Result<Vec<Flags>, TableError> {
+    let mut flags = flags_of(table, pages, buffer)?;
+    let mut before: Option<u64> = None;
+    for (nth, &(_, frame)) in pages.iter().enumerate() {
+        if flags[nth].is_tail() {
+            let is_next = before.is_some_and(|before| before + 1 == frame);
+            flags[nth] = if is_next { flags[nth - 1] } else { table.head(frame)?.unwrap_or_default().1 };
+        }
+        before = Some(frame);
+    }
+    Ok(flags)
+}
+
+/// The flags of the page frame of each page.
+fn flags_of(table: &FlagTable, pages: &[(u64, u64)], buffer: &mut PageBuffer) -> Result<Vec<Flags>, TableError> {
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_unstable_by_key(|nth| pages[*nth].1);
     let mut flags = vec![Flags::default(); pages.len()];
@@ -140,9 +175,8 @@ mod tests {
     /// The whole folios and the parts of folios among pages with these numbers and frames.
     fn folios(pages: impl IntoIterator<Item = (u64, u64)>) -> [Vec<AddrRange>; 2] {
         let pages: Vec<(u64, u64)> = pages.into_iter().map(|(page, frame)| (page * PAGE_SIZE, frame)).collect();
-        let LargeFolios { whole, parts, .. } =
-            LargeFolios::find(&table().1, &pages, &mut PageBuffer::default()).unwrap();
-        [whole, parts]
+        let plan = AdvicePlan::of_files(&table().1, &pages, &mut PageBuffer::default()).unwrap();
+        [plan.whole, plan.parts]
     }
 
     #[test]
@@ -182,18 +216,19 @@ mod tests {
         }
 
         let ranges = [range(1, 4), range(4, 8), range(8, 10), range(20, 22)];
-        let folios = LargeFolios {
+        let plan = AdvicePlan {
             whole: vec![range(2, 6)],
             parts: vec![range(6, 9), range(21, 22)],
-            all: vec![range(2, 9), range(21, 22)],
+            folios: vec![range(2, 9), range(21, 22)],
+            no_swap: vec![range(1, 2)],
         };
         let (mut memory, mut outcomes) = (Mapped::default(), [Outcome::default(); 4]);
-        let left = [range(1, 2)];
-        advise_whole(&mut memory, Advice::PageOut, &ranges, (&folios, &left), &mut outcomes);
+        advise_by_plan(&mut memory, Advice::PageOut, &ranges, &plan, &mut outcomes);
         let small = [range(9, 10), range(20, 21)].map(|range| (Advice::PageOut, range));
         assert_eq!(memory.0, [&small[..], &[(Advice::PageOutWhole, range(2, 6))]].concat());
         let of = |outcome: &Outcome| (outcome.applied / PAGE_SIZE, outcome.refused / PAGE_SIZE);
-        assert_eq!(outcomes.each_ref().map(of), [(2, 0), (2, 2), (1, 1), (1, 1)]);
-        assert_eq!(outcomes[1].refusal, Some(RefusalReason::Busy.into()));
+        assert_eq!(outcomes.each_ref().map(of), [(2, 1), (2, 2), (1, 1), (1, 1)]);
+        let why = [RefusalReason::NoSwap, RefusalReason::Busy, RefusalReason::Busy, RefusalReason::Busy];
+        assert_eq!(outcomes.map(|outcome| outcome.refusal), why.map(|why| Some(why.into())));
     }
 }
