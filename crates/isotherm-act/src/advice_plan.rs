@@ -7,7 +7,7 @@
 //! advice is given on whole folios of files only, and on ranges that touch at once. Folios of anonymous memory stay
 //! mapped when they are split.
 //!
-//! *Memory that needs swap, where there is none.* `MADV_PAGEOUT` splits its huge pages, unmaps shared memory, and frees
+//! *Memory that needs swap*, if there is no swap. `MADV_PAGEOUT` splits its huge pages, unmaps shared memory, and frees
 //! nothing.
 
 use isotherm_core::scheme::{HUGE_PAGE_SIZE, Outcome, Refusal, RefusalReason};
@@ -15,6 +15,7 @@ use isotherm_core::{AddrRange, PAGE_SIZE, push_joined};
 use isotherm_kernel::madvise::Advice;
 use isotherm_kernel::pages::{FlagTable, Flags, PageBuffer, TableError};
 
+use super::frames::add_page;
 use super::outside::{Memory, advise_each, cut_at_mappings};
 
 /// How advice is given on some memory. All of it is sorted and disjoint.
@@ -30,23 +31,37 @@ pub(super) struct AdvicePlan {
 }
 
 impl AdvicePlan {
-    /// The plan for `pages`, which has the addresses and the page frames of pages of files, sorted by address. Advice
-    /// would split folios that are not mapped as a whole by these pages, and those that cross a border of the 2 MiB
-    /// that one page table maps, at which the kernel looks at a part of them.
+    /// No advice on pages at these sorted addresses, which need swap that there is not.
+    pub(super) fn without(addresses: impl Iterator<Item = u64>) -> Self {
+        let mut plan = Self::default();
+        addresses.for_each(|addr| add_page(&mut plan.no_swap, addr));
+        plan
+    }
+
+    /// The plan for `pages`, which has addresses and page frames, sorted by address: pages of files, and anonymous ones
+    /// unless there is swap for them. Advice would split folios of files that are not mapped as a whole by these pages,
+    /// and those that cross a border of the 2 MiB that one page table maps, at which the kernel looks at a part of
+    /// them.
     ///
     /// # Errors
     /// If the flags cannot be read.
-    pub(super) fn of_files(
+    pub(super) fn of(
         table: &FlagTable,
         pages: &[(u64, u64)],
+        has_swap: bool,
         buffer: &mut PageBuffer,
     ) -> Result<Self, TableError> {
         let flags = flags_of(table, pages, buffer)?;
+        let heads = heads_of(table, pages, &flags)?;
         let mut plan = Self::default();
         let mut at = 0;
         while at < pages.len() {
-            let (addr, frame) = pages[at];
-            if !flags[at].is_compound() {
+            let ((addr, frame), head) = (pages[at], heads[at]);
+            let needs_swap = !has_swap && head.needs_swap();
+            if needs_swap {
+                add_page(&mut plan.no_swap, addr);
+            }
+            if needs_swap || head.is_freed_lazily() || !flags[at].is_compound() {
                 at += 1;
                 continue;
             }
@@ -66,12 +81,6 @@ impl AdvicePlan {
             at += count;
         }
         Ok(plan)
-    }
-
-    /// The same, without advice on this memory, which needs swap that there is not.
-    pub(super) fn without_swap(self, no_swap: Vec<AddrRange>) -> Self {
-        let rest = |of: Vec<AddrRange>| without(of, &no_swap);
-        Self { whole: rest(self.whole), parts: rest(self.parts), folios: self.folios, no_swap }
     }
 }
 
@@ -113,22 +122,18 @@ fn without(ranges: Vec<AddrRange>, others: &[AddrRange]) -> Vec<AddrRange> {
     rest
 }
 
-/// The flags of the first frame of the folio of each page: they hold for all of it.
-pub(super) fn flags_of_folios(
-    table: &FlagTable,
-    pages: &[(u64, u64)],
-    buffer: &mut PageBuffer,
-) -> Result<Vec<Flags>, TableError> {
-    let mut flags = flags_of(table, pages, buffer)?;
-    let mut before: Option<u64> = None;
-    for (nth, &(_, frame)) in pages.iter().enumerate() {
-        if flags[nth].is_tail() {
-            let is_next = before.is_some_and(|before| before + 1 == frame);
-            flags[nth] = if is_next { flags[nth - 1] } else { table.head(frame)?.unwrap_or_default().1 };
-        }
-        before = Some(frame);
+/// The flags of the first frame of the folio of each page, which hold for all of it. `flags` has those of the pages.
+fn heads_of(table: &FlagTable, pages: &[(u64, u64)], flags: &[Flags]) -> Result<Vec<Flags>, TableError> {
+    let mut heads: Vec<Flags> = Vec::with_capacity(pages.len());
+    for (nth, (&(_, frame), flags)) in pages.iter().zip(flags).enumerate() {
+        let of_last = heads.last().copied().filter(|_| pages[nth - 1].1 + 1 == frame);
+        heads.push(match (flags.is_tail(), of_last) {
+            (false, _) => *flags,
+            (true, Some(head)) => head,
+            (true, None) => table.head(frame)?.unwrap_or_default().1,
+        });
     }
-    Ok(flags)
+    Ok(heads)
 }
 
 /// The flags of the page frame of each page.
@@ -152,18 +157,24 @@ mod tests {
 
     const HEAD: u64 = 1 << 15;
     const TAIL: u64 = 1 << 16;
+    const ANON: u64 = 1 << 12;
+    const SWAP_BACKED: u64 = 1 << 14;
 
     fn range(from: u64, to: u64) -> AddrRange {
         AddrRange::new(from * PAGE_SIZE, to * PAGE_SIZE).unwrap()
     }
 
-    /// A table in which frames 16 to 19 and 20 to 23 are folios, and all others are pages.
+    /// A table in which frames 16 to 19 and 20 to 23 are folios of files, 32 to 35 is one of shared memory, and all
+    /// others are pages: 40 and 41 of anonymous memory, of which the second was freed lazily.
     fn table() -> (tempfile::TempDir, FlagTable) {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("proc")).unwrap();
         let flags = (0..64_u64).map(|frame| match frame {
             16 | 20 => HEAD,
-            17..24 => TAIL,
+            17..24 | 33..36 => TAIL,
+            32 => HEAD | SWAP_BACKED,
+            40 => ANON | SWAP_BACKED,
+            41 => ANON,
             _ => 0,
         });
         let bytes: Vec<u8> = flags.flat_map(u64::to_ne_bytes).collect();
@@ -175,7 +186,7 @@ mod tests {
     /// The whole folios and the parts of folios among pages with these numbers and frames.
     fn folios(pages: impl IntoIterator<Item = (u64, u64)>) -> [Vec<AddrRange>; 2] {
         let pages: Vec<(u64, u64)> = pages.into_iter().map(|(page, frame)| (page * PAGE_SIZE, frame)).collect();
-        let plan = AdvicePlan::of_files(&table().1, &pages, &mut PageBuffer::default()).unwrap();
+        let plan = AdvicePlan::of(&table().1, &pages, true, &mut PageBuffer::default()).unwrap();
         [plan.whole, plan.parts]
     }
 
@@ -196,6 +207,14 @@ mod tests {
         assert_eq!(folios([(1, 17), (2, 16), (3, 18), (4, 19)]), [vec![], vec![range(1, 5)]]);
         assert_eq!(folios((0..4).map(|nth| (508 + nth, 16 + nth))), [vec![range(508, 512)], vec![]]);
         assert_eq!(folios((0..4).map(|nth| (510 + nth, 16 + nth))), [vec![], vec![range(510, 514)]]);
+    }
+
+    #[test]
+    fn without_swap_shared_and_anonymous_memory_is_left_but_not_what_was_freed_lazily() {
+        let pages: Vec<(u64, u64)> = (16..48).map(|frame| ((frame + 100) * PAGE_SIZE, frame)).collect();
+        let plan = AdvicePlan::of(&table().1, &pages, false, &mut PageBuffer::default()).unwrap();
+        assert_eq!(plan.no_swap, [range(132, 136), range(140, 141)]);
+        assert_eq!((plan.whole, plan.parts), (vec![range(116, 124)], vec![]));
     }
 
     #[test]

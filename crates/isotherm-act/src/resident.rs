@@ -5,8 +5,7 @@ use std::path::Path;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::io::Errno;
 
-use super::advice_plan::{AdvicePlan, flags_of_folios};
-use super::frames::add_page;
+use super::advice_plan::AdvicePlan;
 use isotherm_kernel::pages::{FlagTable, PageBuffer, Pagemap, TableError};
 
 /// The resident pages of a range: their addresses, which are sorted, and their page frames; 0 if the user may not see
@@ -103,31 +102,15 @@ impl Cached {
     }
 
     /// How advice is given on the resident pages of sorted ranges. Without `has_swap`, what needs swap gets none. If
-    /// the user may not see page frames, large folios are not known.
+    /// the user may not see page frames, large folios are not known, and all private anonymous memory needs swap.
     pub(super) fn plan(&mut self, ranges: &[Resident], has_swap: bool) -> AdvicePlan {
-        let pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.files).copied().collect();
+        let files = ranges.iter().flat_map(|resident| &resident.files);
+        let private = || ranges.iter().filter(|_| !has_swap).flat_map(|resident| &resident.private);
+        let mut pages: Vec<(u64, u64)> = files.chain(private()).copied().collect();
+        pages.sort_unstable();
         let flags = self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0));
-        let plan = flags.map(|flags| AdvicePlan::of_files(flags, &pages, &mut self.buffer));
-        let plan = plan.and_then(Result::ok).unwrap_or_default();
-        if has_swap { plan } else { plan.without_swap(self.needing_swap(ranges)) }
-    }
-
-    /// The resident pages of sorted ranges that are freed only by writing them to swap. If the user may not see page
-    /// frames, all private anonymous memory.
-    fn needing_swap(&mut self, ranges: &[Resident]) -> Vec<AddrRange> {
-        let mut pages: Vec<(u64, u64)> = ranges.iter().flat_map(|resident| &resident.private).copied().collect();
-        let mut found = Vec::new();
-        match self.flags.as_ref().filter(|_| pages.iter().all(|(_, frame)| *frame != 0)) {
-            Some(table) => {
-                pages.extend(ranges.iter().flat_map(|resident| &resident.files));
-                pages.sort_unstable();
-                let flags = flags_of_folios(table, &pages, &mut self.buffer).unwrap_or_default();
-                let needs = pages.iter().zip(flags).filter(|(_, flags)| flags.needs_swap());
-                needs.for_each(|((addr, _), _)| add_page(&mut found, *addr));
-            }
-            None => pages.iter().for_each(|(addr, _)| add_page(&mut found, *addr)),
-        }
-        found
+        let plan = flags.and_then(|flags| AdvicePlan::of(flags, &pages, has_swap, &mut self.buffer).ok());
+        plan.unwrap_or_else(|| AdvicePlan::without(private().map(|(addr, _)| *addr)))
     }
 
     /// The bytes that were resident `before` and are not resident any more, and that are in memory nevertheless:

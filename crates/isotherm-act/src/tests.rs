@@ -145,6 +145,7 @@ fn pages_out_a_file(target: &Target, file: &std::fs::File, what: &str) -> Result
     }
     assert!(outcome.applied <= SIZE as u64 - cached, "{what} {outcome:?}");
     assert_eq!(outcome.applied + outcome.unmapped + mapped, SIZE as u64, "{what} {outcome:?}");
+    assert!(on_disk || !has_swap || outcome.unmapped > 0, "{what} {outcome:?}");
     assert_eq!(outcome.resident, Some(mapped), "{what} {outcome:?}");
     Ok(())
 }

@@ -29,10 +29,10 @@ pub struct CgroupCharges {
 /// `memory.swap.max` of 0, as containers of Kubernetes do. It is not known of version 1, and counts as true.
 pub fn may_swap(hierarchy: &Hierarchy, path: &str) -> bool {
     let Some(mount) = hierarchy.mount() else { return true };
-    let limits = Path::new(path)
+    let mut limits = Path::new(path)
         .ancestors()
         .filter_map(|above| fs::read_to_string(mount.directory_of(above.to_str()?)?.join("memory.swap.max")).ok());
-    limits.into_iter().all(|limit| limit.trim() != "0")
+    limits.all(|limit| limit.trim() != "0")
 }
 
 /// The charges of the cgroup at `path`. `None` if its `memory.stat` cannot be read.
