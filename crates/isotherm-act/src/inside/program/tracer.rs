@@ -99,7 +99,8 @@ pub(super) fn make_calls(
     }
     tracee.seize().map_err(|errno| match errno {
         Errno::SRCH => Detached(Refused::Gone, errno.0),
-        errno => Detached(Refused::NotPermitted, errno.0),
+        // The kernel says the same of a process that has ended, or is traced, since the look at its status.
+        errno => Detached(why_not(files.status).unwrap_or(Refused::NotPermitted), errno.0),
     })?;
     completed(request, Step::Seized);
     let mut tracer = Tracer { tracee, request, files, vector, reply, stopped_at: None };
